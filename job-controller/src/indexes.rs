@@ -48,17 +48,17 @@ impl IndexSet {
     }
 
     /// Puts intervals in order and joins those that touch.
-    fn from_intervals(mut parts: Vec<Interval>) -> Self {
-        if !parts.is_sorted_by_key(|i| i.first) {
-            parts.sort_by_key(|i| i.first);
+    fn from_intervals(mut intervals: Vec<Interval>) -> Self {
+        if !intervals.is_sorted_by_key(|i| i.first) {
+            intervals.sort_by_key(|i| i.first);
         }
-        let mut intervals: Vec<Interval> = Vec::with_capacity(parts.len());
-        for part in parts {
-            match intervals.last_mut() {
-                Some(last) if part.first <= last.last.saturating_add(1) => last.last = last.last.max(part.last),
-                _ => intervals.push(part),
+        intervals.dedup_by(|next, previous| {
+            let touches = next.first <= previous.last.saturating_add(1);
+            if touches {
+                previous.last = previous.last.max(next.last);
             }
-        }
+            touches
+        });
         Self { intervals }
     }
 
@@ -80,13 +80,9 @@ impl IndexSet {
 
     /// This set and more indexes, given in any order.
     #[must_use]
-    pub fn with(&self, more: impl IntoIterator<Item = u32>) -> Self {
-        let mut parts: Vec<Interval> = more.into_iter().map(|index| Interval { first: index, last: index }).collect();
-        if parts.is_empty() {
-            return self.clone();
-        }
-        parts.extend(&self.intervals);
-        Self::from_intervals(parts)
+    pub fn with(mut self, more: impl IntoIterator<Item = u32>) -> Self {
+        self.intervals.extend(more.into_iter().map(|index| Interval { first: index, last: index }));
+        Self::from_intervals(self.intervals)
     }
 
     /// This set and another one.
@@ -114,7 +110,7 @@ impl IndexSet {
     /// This set without the indexes of another one.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
-        let mut intervals = Vec::with_capacity(self.intervals.len());
+        let mut intervals = Vec::with_capacity(self.intervals.len() + other.intervals.len());
         let mut holes = other.intervals.iter().peekable();
         for part in &self.intervals {
             let mut first = part.first;

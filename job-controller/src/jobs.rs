@@ -1,11 +1,4 @@
-//! The loop of Jobs.
-//!
-//! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out/ ──► API server
-//! (events        │        (indexes of     (pure)    situation, end,   claim, create, delete,
-//!  to keys)      │         both caches)             manage, track     count: status, finalizers, status
-//!                └──────────────◄── requeue: a back-off or a deadline is over, there is more to do
-//! ```
+//! The loop of Jobs: [`decide`] lists the steps of a sync.
 //!
 //! [`memory`] holds what the process remembers of each Job; `gangs` the caches of Workloads and `PodGroups`.
 
@@ -57,6 +50,7 @@ use crate::{
 /// The controller of Jobs.
 pub struct JobController {
     context: Context,
+    queue: Queue<Key>,
     orphans: Queue<Orphan>,
     pub(crate) jobs: Arc<SharedInformer<Job>>,
     pub(crate) pods: Informer<CachedPod>,
@@ -93,6 +87,7 @@ impl JobController {
         let reads_own_writes = settings.reads_own_writes(&STALE_CONSISTENCY);
         Self {
             context,
+            queue,
             orphans,
             jobs,
             pods,
@@ -109,7 +104,7 @@ impl JobController {
 
 fn limits(settings: &Settings) -> Limits {
     Limits {
-        uncounted: settings.size(&MAX_UNCOUNTED_PODS),
+        named_pods: settings.size(&MAX_UNCOUNTED_PODS),
         pods: settings.size(&MAX_PODS_PER_SYNC),
         failure_backoff: settings.duration(&POD_FAILURE_BACKOFF),
         failure_backoff_max: settings.duration(&POD_FAILURE_BACKOFF_MAX),
@@ -151,22 +146,22 @@ impl Controller for JobController {
                 let key = job.metadata.key();
                 tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
             }
-            Note::Created(reason, created, refused) => metrics.created(reason, created, refused),
+            Note::Created { reason, created, refused } => metrics.created(reason, created, refused),
             Note::NamespaceTerminates => {
                 let key = job.metadata.key();
                 tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
-                memory.change(uid, |known| known.refused = Some(self.context.clock.instant()));
+                memory.change(uid, |remembered| remembered.refused = Some(self.context.clock.instant()));
             }
             Note::Counted(statuses) => metrics.counted(job, &statuses[0], &statuses[1]),
-            Note::Backoff(record) => memory.change(uid, |known| known.backoff = Some(record)),
+            Note::Backoff(record) => memory.change(uid, |remembered| remembered.backoff = Some(record)),
             Note::Policy(actions) => actions.into_iter().for_each(|(action, pods)| metrics.handled(action, pods)),
-            Note::Process(pods) => memory.process(uid, pods),
-            Note::Unprocess(pods) => pods.iter().for_each(|pod| memory.unprocess(uid, pod)),
+            Note::Untracking(pods) => memory.untracking(uid, pods),
+            Note::StillTracked(pods) => memory.still_tracked(uid, &pods),
             Note::Finished(end) => {
-                memory.change(uid, |known| known.finished = true);
+                memory.change(uid, |remembered| remembered.finished = true);
                 metrics.finished(job, &end);
             }
-            Note::Synced(is_ok, action, took) => metrics.synced(job, is_ok, action, took),
+            Note::Synced { is_ok, action, took } => metrics.synced(job, is_ok, action, took),
         }
     }
 
@@ -175,8 +170,25 @@ impl Controller for JobController {
         self.gangs.as_ref()?.scheduling(&snapshot.job).ok()
     }
 
-    /// A Job that was over, or gone, before its last sync ended may have been forgotten already: once more, then.
-    fn after_sync(&self, snapshot: &Snapshot) {
+    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
+        let owner = &snapshot.owner;
+        self.await_write(&owner.namespace, &owner.uid);
+        if plan.sync.is_ok() {
+            self.memory.keep(&owner.uid, &snapshot.untracked_here, &snapshot.seen_ended);
+        }
+    }
+
+    fn waiting(&self, key: &Key) {
+        let Some(uid) = self.uid(key) else { return };
+        let awaited = self.await_write(&key.namespace, &uid);
+        // The event that showed the write may have come before this was noted.
+        if self.await_write(&key.namespace, &uid) != awaited || (awaited.is_none() && !self.memory.of(&uid).finished) {
+            self.queue.add(key.clone(), Priority::Normal);
+        }
+    }
+
+    /// A Job that had finished, or was gone, before its last sync ended may have been forgotten already: it is forgotten again.
+    fn ended(&self, snapshot: &Snapshot) {
         let meta = &snapshot.job.metadata;
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
         let lives = self.jobs.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));

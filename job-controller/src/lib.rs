@@ -18,7 +18,7 @@
 //! ttl/      finished Jobs whose time to live has passed
 //! ```
 //!
-//! Each loop is made of the same files:
+//! Each loop is made of the same files; where reading the caches takes a line, `observe` stands with the controller:
 //!
 //! ```text
 //! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► carry_out.rs ──► API server
@@ -36,20 +36,20 @@
 //!   replacement waits (kubernetes/kubernetes#139428), its index sets are disjoint, its end is not before its start, and a
 //!   Job that ends while it is suspended has a start: servers refuse anything else, for ever. One that wanted nothing has
 //!   none, unless the server insists.
-//! - Of a Pod that was counted as failed because it was going, and succeeded after all, nothing counts again.
-//! - Pods that still run when a Job has succeeded lose their finalizer before they are deleted, not after: whoever goes on
-//!   if this process dies in between does not count them as failed.
-//! - A list of Pods being counted that is full keeps nobody waiting who is in it, or need not be.
+//! - Of a Pod that was counted as failed because it was terminating, and succeeded after all, nothing counts again.
+//! - Pods that still run when a Job has succeeded lose their finalizer before they are deleted, not after: if this process
+//!   dies in between, the next leader does not count them as failed.
+//! - Where the list of Pods being counted is full, only Pods that would make it longer wait.
 //! - An index that has to wait delays no other one. Failures before a restart of this process still delay
 //!   (kubernetes/kubernetes#114650), where Pods still tell of them. One whose node says that it is yet to come delays from
 //!   when it was seen.
 //! - After the server has refused a Pod because the namespace terminates, no other is asked for.
 //! - A `FailedUpdate` Event reports that the server denies the adoption or the release of a Pod, or the removal of its finalizer: a
 //!   right is missing, or a policy or a webhook forbids it.
-//! - What one sync leaves over (500 uids, 500 Pods) follows at once, not with the next event.
+//! - What one sync leaves (500 uids, 500 Pods) follows at once, not with the next event.
 //! - A Job that is being deleted takes the finalizer of every Pod that it controls, also of one that its selector no longer
 //!   matches: upstream leaves that one, and a foreground deletion waits for it for ever.
-//! - Pods of Jobs that were over, or gone, when this process started lose their finalizer.
+//! - Pods of Jobs that had finished, or were gone, when this process started lose their finalizer.
 //! - A Pod of a Job that has succeeded and was counted is not cached any more: it is not released when its labels change.
 //! - Writes to Pods name the version of the Pod that was judged: on an old view they are refused, and no result is lost.
 //! - Objects that validation would have refused are left alone with an error.
@@ -85,9 +85,7 @@ pub const JOB: LoopDefinition =
     LoopDefinition::new("job-controller", "job", start).owning(&[OwnedWrites::status("batch", "jobs")]);
 /// The loop that removes finished Jobs.
 pub const TTL_AFTER_FINISHED: LoopDefinition =
-    LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", |context| {
-        ttl::start(TTL_AFTER_FINISHED.name, context)
-    });
+    LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", ttl::start);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[JOB, TTL_AFTER_FINISHED];
 

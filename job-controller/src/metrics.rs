@@ -36,14 +36,14 @@ pub struct ControllerMetrics {
 pub enum CreationReason {
     /// Nothing has failed.
     New,
-    /// Pods failed or are going.
+    /// Pods failed or are terminating.
     RecreateTerminatingOrFailed,
     /// Pods failed, and only such are replaced.
     RecreateFailed,
 }
 
 impl CreationReason {
-    /// Of Pods of this Job when so many have failed and are going.
+    /// The reason for Pods of this Job while that many Pods have failed and are terminating.
     pub fn of(job: &Job, failed: usize, terminating: usize) -> Self {
         if job.replaces_failed && failed > 0 {
             Self::RecreateFailed

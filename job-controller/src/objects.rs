@@ -14,4 +14,4 @@ pub use pod::{
 pub use policy::{Action, FailurePolicy, SuccessPolicy};
 pub(crate) use scheduling::named;
 pub use scheduling::{ByReference, GroupTemplate, POD_GROUPS, PodGroup, WORKLOADS, Workload};
-pub use status::{Status, Uncounted, kinds};
+pub use status::{NamedPods, Status, kinds};

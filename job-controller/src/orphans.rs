@@ -51,6 +51,13 @@ impl Controller for OrphanController {
         (ObjectRef::default(), Uid::default())
     }
 
+    fn record(&self, snapshot: &Snapshot, _: &Plan) {
+        if let Some(job) = &snapshot.ended_job {
+            self.0.memory.forget(job);
+            self.0.ledger.forget(job);
+        }
+    }
+
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         self.0.informers()
     }

@@ -8,7 +8,6 @@ pub mod plan;
 pub mod snapshot;
 
 mod carry_out;
-mod observe;
 mod watch;
 
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use jiff::Timestamp;
 
 use self::{carry_out::Note, plan::Plan, snapshot::Snapshot};
 use crate::{
+    TTL_AFTER_FINISHED,
     metrics::ttl_deletion_duration,
     objects::{JOBS, Job},
     options::CONCURRENT_TTL_SYNCS,
@@ -40,14 +40,14 @@ pub struct TtlController {
 }
 
 /// Starts the loop.
-pub(crate) fn start(name: &'static str, context: Context) -> Arc<dyn Running> {
+pub(crate) fn start(context: Context) -> Arc<dyn Running> {
     let queue: Queue<Key> = context.queue("ttl_jobs_to_delete", Backoff::default());
     let jobs = context.shared_informer::<Job>();
     let keys = queue.clone();
     jobs.add_handler(Box::new(move |event, origin| watch::on_job(&keys, event, origin)));
     let workers = context.settings.workers(&CONCURRENT_TTL_SYNCS);
     let controller = TtlController { jobs, deletion_duration: ttl_deletion_duration(&context.metrics) };
-    Loop::start(name, context, Arc::new(controller), queue, workers)
+    Loop::start(TTL_AFTER_FINISHED.name, context, Arc::new(controller), queue, workers)
 }
 
 impl Controller for TtlController {
@@ -57,7 +57,9 @@ impl Controller for TtlController {
     type Note = Note;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        Ok(self.observe(key, now))
+        // A Job that cannot be read has no time to live. The event of the change that makes it readable enqueues it.
+        let job = self.jobs.store().get_readable(&key.namespace, &key.name);
+        Ok(job.map_or(Observed::Gone, |job| Observed::Ready(Snapshot { job, now })))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {

@@ -16,8 +16,8 @@ use crate::{
         JobController,
         decide::decide,
         observe::claim,
-        plan::{Manage, NewPod, Plan, Victim},
-        snapshot::{Blocked, Limits, PodRef, Record, Snapshot},
+        plan::{Manage, NewPod, SyncPlan, Victim},
+        snapshot::{Limits, PodRef, Record, Snapshot, UnseenWrites},
     },
     objects::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status},
 };
@@ -29,7 +29,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
 
 pub(crate) fn limits() -> Limits {
     Limits {
-        uncounted: 500,
+        named_pods: 500,
         pods: 500,
         failure_backoff: Duration::from_secs(10),
         failure_backoff_max: Duration::from_mins(10),
@@ -185,11 +185,11 @@ impl PodBuilder {
 pub(crate) struct World {
     pub(crate) job: JobBuilder,
     pub(crate) pods: Vec<PodBuilder>,
-    pub(crate) blocked: bool,
+    pub(crate) unseen_writes: bool,
     pub(crate) terminating_namespace: bool,
     pub(crate) is_stale: bool,
     pub(crate) limits: Limits,
-    pub(crate) processed: Vec<&'static str>,
+    pub(crate) untracked_here: Vec<&'static str>,
     pub(crate) backoff: Record,
 }
 
@@ -198,30 +198,30 @@ impl JobBuilder {
         World {
             job: self,
             pods: pods.into_iter().collect(),
-            blocked: false,
+            unseen_writes: false,
             terminating_namespace: false,
             is_stale: false,
             limits: limits(),
-            processed: Vec::new(),
+            untracked_here: Vec::new(),
             backoff: Record::default(),
         }
     }
 }
 
 impl World {
-    pub(crate) fn blocked(mut self) -> Self {
-        self.blocked = true;
+    pub(crate) fn unseen_writes(mut self) -> Self {
+        self.unseen_writes = true;
         self
     }
     pub(crate) fn stale(self) -> Self {
-        Self { is_stale: true, ..self.blocked() }
+        Self { is_stale: true, ..self.unseen_writes() }
     }
     pub(crate) fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.limits);
         self
     }
-    pub(crate) fn processed(mut self, pods: &[&'static str]) -> Self {
-        self.processed = pods.to_vec();
+    pub(crate) fn untracked_here(mut self, pods: &[&'static str]) -> Self {
+        self.untracked_here = pods.to_vec();
         self
     }
     pub(crate) fn backoff(mut self, failures: u32, last: i64) -> Self {
@@ -238,25 +238,26 @@ impl World {
         let owner = Owner::new(JOBS, &job.metadata);
         let pods: Vec<PodRef> = self.pods.iter().map(PodBuilder::build).collect();
         let why = "2 deleted pods".to_owned();
-        let blocked = Blocked { why, at_most: Duration::from_secs(9), is_stale: self.is_stale };
+        let unseen_writes = UnseenWrites { why, at_most: Duration::from_secs(9), is_stale: self.is_stale };
         let (claims, unselected) = claim(&owner, &job.selector, pods, Vec::new());
         Snapshot {
             claims,
             unselected,
-            processed: Arc::new(self.processed.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>()),
-            ends: Arc::default(),
+            untracked_here: Arc::new(self.untracked_here.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>()),
+            seen_ended: Arc::default(),
             backoff: self.backoff,
             scheduling: None,
             terminating_namespace: self.terminating_namespace,
-            blocked: self.blocked.then_some(blocked),
+            unseen_writes: self.unseen_writes.then_some(unseen_writes),
             limits: self.limits,
             now: at(0),
             owner,
             job,
         }
     }
-    pub(crate) fn plan(&self) -> Plan {
-        decide(&self.snapshot())
+    /// How the Job is synced, which is not left alone.
+    pub(crate) fn plan(&self) -> SyncPlan {
+        decide(&self.snapshot()).sync.unwrap()
     }
     /// The status that is written first.
     pub(crate) fn status(&self) -> Status {
@@ -264,17 +265,17 @@ impl World {
     }
     /// Why the Job ends, if it does.
     pub(crate) fn end(&self) -> Option<String> {
-        let end = self.plan().tracked.end?;
+        let end = self.plan().managed.end_to_write?;
         Some(format!("{} {}: {}", end.interim(), end.reason, end.message))
     }
-    /// The Pods whose finalizer goes.
-    pub(crate) fn released(&self) -> Vec<String> {
+    /// The Pods whose finalizer is removed.
+    pub(crate) fn untracks(&self) -> Vec<String> {
         let plan = self.plan();
-        plan.tracked.release.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect()
+        plan.tracked.untrack.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect()
     }
     /// The Pods that lose their finalizer uncounted.
-    pub(crate) fn untracked(&self) -> Vec<String> {
-        self.plan().untrack.iter().map(|pod| pod.meta().name.to_string()).collect()
+    pub(crate) fn untracks_uncounted(&self) -> Vec<String> {
+        decide(&self.snapshot()).untrack_uncounted.iter().map(|pod| pod.meta().name.to_string()).collect()
     }
     /// Whether Pods are created or deleted.
     pub(crate) fn acts(&self) -> bool {
@@ -285,16 +286,17 @@ impl World {
     }
     /// What is done about the number of Pods, in a word.
     pub(crate) fn does(&self) -> String {
-        let plan = self.plan();
+        let Ok(plan) = decide(&self.snapshot()).sync else { return "nothing".to_owned() };
         let name = |at: usize| plan.situation.pods[at].pod.meta().name.to_string();
-        let names = |victims: &[Victim]| victims.iter().map(|victim| name(victim.at)).collect::<Vec<_>>().join(" ");
+        let names =
+            |victims: &[Victim]| victims.iter().map(|victim| name(victim.position)).collect::<Vec<_>>().join(" ");
         match &plan.manage {
             Manage::Nothing => "nothing".to_owned(),
-            Manage::NotAllowed(why) => format!("blocked by {why}"),
+            Manage::NotAllowed(why) => format!("not allowed: {why}"),
             Manage::Deleting => "deleting".to_owned(),
             Manage::NoIndexLeft { missing } => format!("no index for {missing}"),
-            Manage::End(victims) => format!("end {}", names(victims)).trim().to_owned(),
-            Manage::DeleteUncounted(victims) => format!("spare {}", names(victims)).trim().to_owned(),
+            Manage::DeleteAsFailed(victims) => format!("fail {}", names(victims)).trim().to_owned(),
+            Manage::DeleteUncounted(victims) => format!("delete uncounted {}", names(victims)).trim().to_owned(),
             Manage::Suspend(victims) => format!("suspend {}", names(victims)).trim().to_owned(),
             Manage::Remove(victims) => format!("delete {}", names(victims)),
             Manage::Postpone { missing, wait } => format!("wait {}s for {missing}", wait.as_secs_f64()),

@@ -13,7 +13,7 @@ use job_controller::{
     jobs::{
         JobController,
         decide::decide,
-        plan::{Manage, Plan},
+        plan::{Manage, Plan, SyncPlan},
         snapshot::{Limits, PodRef, Record, Snapshot},
     },
     objects::{JOBS, Job},
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const LIMITS: Limits = Limits {
-    uncounted: 500,
+    named_pods: 500,
     pods: 500,
     failure_backoff: Duration::from_secs(10),
     failure_backoff_max: Duration::from_mins(10),
@@ -168,12 +168,12 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
         owner,
         claims: Claims { keep, ..Claims::default() },
         unselected: Vec::new(),
-        processed: Arc::default(),
-        ends: Arc::default(),
+        untracked_here: Arc::default(),
+        seen_ended: Arc::default(),
         backoff: Record { failures: u32::MAX, last: Some(Timestamp::MAX) },
         scheduling: None,
         terminating_namespace: false,
-        blocked: None,
+        unseen_writes: None,
         limits: LIMITS,
         now: "2026-11-21T09:00:00Z".parse().unwrap(),
         job: Arc::new(job),
@@ -195,7 +195,10 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     });
     drop(limit);
     let total = ALLOCATOR.total_allocated() - total_before;
-    let creates = |plan: &Plan| if let Manage::Create { pods, .. } = &plan.manage { pods.len() } else { 0 };
+    let creates = |plan: &Plan| match &plan.sync {
+        Ok(SyncPlan { manage: Manage::Create { pods, .. }, .. }) => pods.len(),
+        _ => 0,
+    };
     let pods_created = plan.as_ref().map_or(0, |(plan, _)| creates(plan));
     let bound = size * TOTAL_EACH_BYTE + pods_created * TOTAL_EACH_CREATE + TOTAL_BESIDES;
     prop_assert!(total <= bound, "{total} bytes in all for {size} and {pods_created} Pods to create");
@@ -203,7 +206,7 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
         let held = ALLOCATOR.allocated() - before;
         prop_assert!(held <= size * EACH_BYTE / 2 + BESIDES, "{held} bytes for a plan about {size}");
         prop_assert!(explained.actions.iter().chain(&explained.waiting).all(|line| line.len() < 4096));
-        let victims = plan.manage.victims().len();
+        let victims = plan.sync.as_ref().map_or(0, |sync| sync.manage.victims().len());
         prop_assert!(pods_created <= LIMITS.pods && victims <= pods.len());
     }
     Ok(plan.is_some())

@@ -8,7 +8,7 @@ mod gang;
 mod note;
 mod pods;
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use common::{
     events::EventType,
@@ -22,8 +22,8 @@ use self::{
     note::Io,
 };
 use super::{
-    decide::{decide_adopting, manage, track},
-    plan::{LeftAlone, Manage, Plan},
+    decide::{decide_adopting, manage, requeue::requeue, track},
+    plan::{LeftAlone, Manage, Plan, SyncPlan},
     snapshot::{PodRef, Snapshot},
 };
 use crate::objects::JOB_TRACKING;
@@ -32,24 +32,27 @@ use crate::objects::JOB_TRACKING;
 pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
     // Before anything else: whether the Job can be counted does not matter to these Pods.
     let why = "the Job is being deleted and does not count this Pod";
-    let uncounted = untrack_all(plan.untrack.iter().collect(), why, io).await;
-    uncounted.report_denied(io);
+    let untracked = untrack_all(plan.untrack_uncounted.iter().collect(), why, io).await;
+    untracked.report_denied(io);
 
-    if let Some(left_alone) = &plan.left_alone {
-        match left_alone {
-            LeftAlone::Finished | LeftAlone::ManagedBy(_) => {}
-            LeftAlone::UnknownCompletionMode => {
-                let message = "Skipped Job sync because completion mode is unknown";
-                io.event(EventType::Warning, "UnknownCompletionMode", message);
+    let sync_plan = match &plan.sync {
+        Ok(sync_plan) => sync_plan,
+        Err(left_alone) => {
+            match left_alone {
+                LeftAlone::Finished | LeftAlone::ManagedBy(_) => {}
+                LeftAlone::UnknownCompletionMode => {
+                    let message = "Skipped Job sync because completion mode is unknown";
+                    io.event(EventType::Warning, "UnknownCompletionMode", message);
+                }
+                LeftAlone::Selector(problem) => io.note(Note::BrokenSelector(problem.to_string())),
             }
-            LeftAlone::Selector(problem) => io.note(Note::BrokenSelector(problem.to_string())),
+            return untracked.failure(UNTRACKING).map_or(Ok(Requeue::No), Err);
         }
-        return uncounted.failure(UNTRACKING).map_or(Ok(Requeue::AsPlanned), Err);
-    }
+    };
     // What the sync is about, for metrics.
     let mut action = "reconciling";
-    let outcome = sync(snapshot, plan, &uncounted, &mut action, io).await;
-    io.note(Note::Synced(outcome.is_ok(), action, io.now().duration_since(snapshot.now)));
+    let outcome = sync(snapshot, sync_plan, &untracked, &mut action, io).await;
+    io.note(Note::Synced { is_ok: outcome.is_ok(), action, took: io.now().duration_since(snapshot.now) });
     outcome
 }
 
@@ -58,12 +61,13 @@ const UNTRACKING: &str = "removing the finalizer of pod";
 
 async fn sync(
     snapshot: &Snapshot,
-    plan: &Plan,
+    plan: &SyncPlan,
     uncounted: &Untracked<'_>,
     action: &mut &'static str,
     io: Io<'_>,
 ) -> Outcome {
-    let claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &plan.release).finalizers(&[JOB_TRACKING]);
+    let claims = &snapshot.claims;
+    let claim = Claim::new(&snapshot.owner, PODS, &claims.adopt, &claims.release).finalizers(&[JOB_TRACKING]);
     let mut claim = claim.send(io).await;
     claim.report_denied(io);
     if claim.found_only_changes() {
@@ -77,7 +81,7 @@ async fn sync(
         let adopted: Vec<PodRef> = claim.adopted().cloned().collect();
         Cow::Owned(decide_adopting(snapshot, &adopted))
     };
-    let Plan { situation, manage, .. } = &*plan;
+    let SyncPlan { situation, manage, .. } = &*plan;
     // Before any Pod: it names its group from the start.
     let group = gang::ensure(snapshot, situation, plan.gang.clone(), io).await?;
 
@@ -88,25 +92,15 @@ async fn sync(
     };
 
     let managed = manage::managed(snapshot, situation, manage, &writes);
-    let tracked = track::track(snapshot, situation, &managed, io.now());
+    let tracked = track::track(snapshot, situation, manage, &managed, io.now());
     if let Some(suspension) = tracked.suspension {
-        io.event(EventType::Normal, suspension.as_str(), suspension.message());
+        let (reason, message) = suspension.event();
+        io.event(EventType::Normal, reason, message);
     }
-    let counted = count::count(snapshot, situation, &tracked, io).await?;
+    let counted = count::count(snapshot, situation, &managed, &tracked, io).await?;
     if let Some(failed) = failed.or_else(|| uncounted.failure(UNTRACKING)) {
         return Err(failed);
     }
-
     writes.changed += uncounted.changed() + counted.changed();
-    let has_written_pods = writes.created + writes.removed + counted.done.len() > 0;
-    let requeue = if tracked.capped || manage::is_unfinished(snapshot, manage, &writes) {
-        Requeue::After(Duration::ZERO)
-    } else if writes.changed > 0 {
-        // After a conflict, the next sync waits until the cache shows the Pods that have changed.
-        if has_written_pods { Requeue::After(Duration::ZERO) } else { Requeue::Conflict }
-    } else {
-        // The loop knows when the plan is due; what replaced a part of the plan may be due earlier.
-        plan.requeue_after.map_or(Requeue::AsPlanned, Requeue::After)
-    };
-    Ok(requeue)
+    Ok(requeue(snapshot, &plan, &tracked, &writes, counted.done.len()))
 }

@@ -1,17 +1,22 @@
 //! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
 //!
-//! A sync decides in three steps, because what is written depends on how requests went:
+//! A sync decides in several steps, because what is written depends on how requests went:
 //!
-//! 1. [`decide()`]: what the Pods mean ([`Situation`]), whether the Job ends ([`end`]), which Pods to create or delete
-//!    ([`Manage`]);
-//! 2. [`track::track`], once that was tried: the first status, and the Pods whose finalizer may go once it is written;
-//! 3. [`settle`], once those finalizers are gone: the second status.
+//! 1. [`decide()`]: what the Pods mean ([`Situation`]), whether the Job ends ([`end`]), how Pods are scheduled ([`gang`]), which
+//!    Pods to create or delete ([`Manage`]); [`decide_adopting`] again if not every adoption was granted, and [`gang::gang`]
+//!    again if its objects turn out to be there already;
+//! 2. [`manage::managed`] and [`track::track`], once Pods were created or deleted: the first status, and the Pods whose
+//!    finalizer is removed once it is written;
+//! 3. [`settle::conclude`], once those finalizers are removed: the second status, and the end;
+//! 4. [`requeue::requeue`]: when the Job comes back.
 
 pub mod backoff;
+mod conditions;
 pub mod end;
 pub mod failure;
 pub mod gang;
 pub mod manage;
+pub mod requeue;
 pub mod settle;
 pub mod situation;
 pub mod suspend;
@@ -23,69 +28,60 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    plan::{Gang, LeftAlone, Manage, Plan, Situation},
+    plan::{LeftAlone, Manage, Plan, Situation, SyncPlan},
     snapshot::{PodRef, Snapshot},
 };
 use crate::objects::{Job, Mode};
 
 /// Decides what one sync does. Upstream: `pkg/controller/job`, `syncJob`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    decide_adopting(snapshot, &snapshot.claims.adopt)
+    let sync = match left_alone(&snapshot.job) {
+        Some(why) => Err(why),
+        None => Ok(decide_adopting(snapshot, &snapshot.claims.adopt)),
+    };
+    Plan { job: Arc::clone(&snapshot.job), untrack_uncounted: untrack_uncounted(snapshot, sync.as_ref().err()), sync }
 }
 
-/// The same where, of the Pods to adopt, only these are adopted.
-pub fn decide_adopting(snapshot: &Snapshot, adopted: &[PodRef]) -> Plan {
-    let left_alone = left_alone(&snapshot.job);
-    let is_synced = left_alone.is_none();
-    let pods = if is_synced { situation::claimed(snapshot, adopted) } else { Vec::new() };
-    let situation = Situation::new(snapshot, pods);
-    let gang =
-        if is_synced { gang::gang(snapshot, &situation, snapshot.scheduling.as_ref()) } else { Gang::Ordinary(None) };
-    let manage = if is_synced { manage::manage(snapshot, &situation) } else { Manage::Nothing };
+/// Decides how a Job is synced where, of the Pods to adopt, only these are adopted.
+pub fn decide_adopting(snapshot: &Snapshot, adopted: &[PodRef]) -> SyncPlan {
+    let situation = Situation::new(snapshot, situation::own_pods(snapshot, adopted));
+    let gang = gang::gang(snapshot, &situation, snapshot.scheduling.as_ref());
+    let manage = manage::manage(snapshot, &situation);
     let managed = manage::managed(snapshot, &situation, &manage, &manage.as_planned(&situation));
-    Plan {
-        job: Arc::clone(&snapshot.job),
-        adopt: snapshot.claims.adopt.clone(),
-        release: snapshot.claims.release.clone(),
-        untrack: to_untrack(snapshot, left_alone.as_ref()),
-        tracked: track::track(snapshot, &situation, &managed, snapshot.now),
-        requeue_after: if is_synced { requeue_after(snapshot, &situation, &manage) } else { None },
-        left_alone,
-        situation,
-        gang,
-        manage,
-    }
+    let tracked = track::track(snapshot, &situation, &manage, &managed, snapshot.now);
+    let requeue_after = requeue_after(snapshot, &situation, &manage);
+    SyncPlan { situation, gang, manage, managed, tracked, requeue_after }
 }
 
 /// How long until the active deadline passes, a postponed Pod may be created, or this process stops waiting for its own
 /// writes, whichever is first.
 fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage) -> Option<Duration> {
-    let deadline = if situation.end.is_none() { end::time_left(snapshot, situation) } else { None };
+    let deadline = if situation.decided_end.is_none() { end::time_left(snapshot, situation) } else { None };
     let postponed = match manage {
         Manage::Postpone { wait, .. } => Some(*wait),
         Manage::Create { wait, .. } => *wait,
         _ => None,
     };
-    let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.at_most);
-    [deadline, postponed, blocked].into_iter().flatten().min()
+    let unseen = snapshot.unseen_writes.as_ref().map(|unseen| unseen.at_most);
+    [deadline, postponed, unseen].into_iter().flatten().min()
 }
 
 /// The Pods that a Job which is being deleted does not count, and that still carry the finalizer.
 ///
 /// A Job that is being deleted releases no Pod, so that its dependents stay known to the garbage collector. Upstream therefore
 /// leaves the finalizer of a Pod whose labels have changed, and a foreground deletion waits for that Pod for ever.
-fn to_untrack(snapshot: &Snapshot, left_alone: Option<&LeftAlone>) -> Vec<PodRef> {
+fn untrack_uncounted(snapshot: &Snapshot, left_alone: Option<&LeftAlone>) -> Vec<PodRef> {
     if !snapshot.job.metadata.is_deleting() {
         return Vec::new();
     }
-    let claimed = match left_alone {
+    let selected = match left_alone {
         // Another controller counts the Pods, or takes their finalizers once the Job has finished.
         Some(LeftAlone::ManagedBy(_) | LeftAlone::Finished) => return Vec::new(),
         Some(LeftAlone::UnknownCompletionMode | LeftAlone::Selector(_)) => snapshot.claims.keep.as_slice(),
         None => &[],
     };
-    let pods = snapshot.unselected.iter().chain(claimed);
-    pods.filter(|pod| pod.tracked && !snapshot.processed.contains(&pod.meta().uid)).cloned().collect()
+    let pods = snapshot.unselected.iter().chain(selected);
+    pods.filter(|pod| pod.tracked && !snapshot.untracked_here.contains(&pod.meta().uid)).cloned().collect()
 }
 
 fn left_alone(job: &Job) -> Option<LeftAlone> {

@@ -9,6 +9,7 @@ use common::{
     io::Failed,
     map::{HashMap, HashSet},
     meta::{Key, Uid, Version},
+    object::Resource,
     pods::Phase,
     refs::{self, Claims, Owner},
     selector::Selector,
@@ -19,81 +20,93 @@ use jiff::Timestamp;
 use super::{
     JobController,
     gangs::Gangs,
-    snapshot::{Blocked, PodRef, Record, Snapshot},
+    memory::Remembered,
+    snapshot::{PodRef, Record, Snapshot, UnseenWrites},
 };
 use crate::objects::{JOBS, Job};
 
 impl JobController {
     pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        let store = self.jobs.store();
-        let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-        let mut blocked = None;
-        if let Some(uid) = &known {
-            let behind = self.behind(&key.namespace, uid);
-            let awaited = match &behind {
-                Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
-                // Any event of a Pod may be the one that shows the change.
-                Some((Behind::Conflicts { resource, .. }, _)) => Some((*resource, Version::UNKNOWN)),
-                _ => None,
-            };
-            self.memory.wait_for(uid, awaited);
-            if let Some((behind, left)) = behind {
-                let is_stale = matches!(behind, Behind::Write { .. });
-                if matches!(behind, Behind::Conflicts { .. }) || (is_stale && self.reads_own_writes) {
-                    return Ok(Observed::behind((behind, left)));
-                }
-                let at_most = if is_stale { left.min(RECHECK) } else { left };
-                blocked = Some(Blocked { why: behind.to_string(), at_most, is_stale });
-            }
+        let judged = self.uid(key);
+        let behind = judged.as_ref().and_then(|uid| self.behind(&key.namespace, uid));
+        let must_wait = |behind: &Behind| match behind {
+            Behind::Conflicts { .. } => true,
+            Behind::Write { .. } => self.reads_own_writes,
+            Behind::Deletes { .. } | Behind::LostCreates { .. } => false,
+        };
+        if let Some(behind) = behind.clone().filter(|(behind, _)| must_wait(behind)) {
+            return Ok(Observed::behind(behind));
         }
-        // Read after the check: what is older than own writes is not looked at.
-        let Some(job) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
+        // Read after the check, so that it is not older than own writes.
+        let Some(job) = self.jobs.store().get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
         let uid = &job.metadata.uid;
-        if known.as_ref() != Some(uid) {
-            // Another one of that name came just now.
+        if judged.as_ref() != Some(uid) {
+            // Another Job of that name was created in between.
             return self.observe(key, now);
         }
-        let mut snapshot = Snapshot {
+        let without_pods = Snapshot {
             owner: Owner::new(JOBS, &job.metadata),
-            job: job.clone(),
+            job: Arc::clone(&job),
             claims: Claims::default(),
             unselected: Vec::new(),
-            processed: Arc::default(),
-            ends: Arc::default(),
+            untracked_here: Arc::default(),
+            seen_ended: Arc::default(),
             backoff: Record::default(),
             scheduling: None,
             terminating_namespace: false,
-            blocked: None,
+            unseen_writes: None,
             limits: self.limits,
             now,
         };
         if job.is_finished() || job.managed_by.is_some() {
-            return Ok(Observed::Ready(snapshot));
+            return Ok(Observed::Ready(without_pods));
         }
-        if self.memory.read(uid, |known| known.finished) == Some(true) {
+        let Remembered { untracked_here, seen_ended, backoff, finished, refused, .. } = self.memory.of(uid);
+        if finished {
             return Ok(Observed::wait("the cache does not show yet that the Job has finished", RECHECK));
         }
         let owned = self.pods.store().by_index(ByController, &IndexValue::controlled_by(&job.metadata))?;
-        let tracked = || owned.iter().filter(|pod| pod.tracked).map(|pod| pod.meta().uid.clone()).collect();
-        snapshot.processed = self.memory.processed(uid, tracked);
-        let uids = |pod: &PodRef| pod.meta().uid.clone();
-        let ahead: Vec<Uid> = owned.iter().filter(|pod| !pod.is_active() && pod.finished > now).map(uids).collect();
-        snapshot.ends = self.memory.ends(uid, &ahead, now, || owned.iter().map(uids).collect());
-        snapshot.backoff = self
-            .memory
-            .read(uid, |known| known.backoff)
-            .flatten()
-            .unwrap_or_else(|| recollect(&job, &owned, &snapshot.ends));
-        let orphans = self.orphans_of(&job);
-        (snapshot.claims, snapshot.unselected) = claim(&snapshot.owner, &job.selector, owned, orphans);
-        snapshot.scheduling = self.gangs.as_ref().map(|gangs| gangs.scheduling(&job)).transpose()?;
+        let seen_ended = see_ended(seen_ended, &owned, now);
+        let untracked_here = still_shown(untracked_here, &owned);
+        let backoff = backoff.unwrap_or_else(|| recollect(&job, &owned, &seen_ended));
+        let (claims, unselected) = claim(&without_pods.owner, &job.selector, owned, self.unowned(&job));
         let is_recent = |at| self.context.clock.instant().saturating_duration_since(at) < self.expectations_timeout;
-        snapshot.terminating_namespace = self.memory.read(uid, |known| known.refused).flatten().is_some_and(is_recent);
-        snapshot.blocked = blocked;
-        Ok(Observed::Ready(snapshot))
+        let unseen_writes = behind.map(|(behind, left)| {
+            let is_stale = matches!(behind, Behind::Write { .. });
+            let at_most = if is_stale { left.min(RECHECK) } else { left };
+            UnseenWrites { why: behind.to_string(), at_most, is_stale }
+        });
+        Ok(Observed::Ready(Snapshot {
+            claims,
+            unselected,
+            untracked_here,
+            seen_ended,
+            backoff,
+            scheduling: self.gangs.as_ref().map(|gangs| gangs.scheduling(&job)).transpose()?,
+            terminating_namespace: refused.is_some_and(is_recent),
+            unseen_writes,
+            ..without_pods
+        }))
     }
 
-    /// What of this process's own writes the caches do not show yet.
+    /// The uid of the Job of that name.
+    pub(crate) fn uid(&self, key: &Key) -> Option<Uid> {
+        self.jobs.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())
+    }
+
+    /// Remembers the write that the caches do not show yet, so that the event which shows it brings the Job back at once.
+    pub(crate) fn await_write(&self, namespace: &Text, uid: &Uid) -> Option<(Resource, Version)> {
+        let awaited = self.behind(namespace, uid).and_then(|(behind, _)| match behind {
+            Behind::Write { resource, written, .. } => Some((resource, written)),
+            // Any event of a Pod may be the one that shows the change.
+            Behind::Conflicts { resource, .. } => Some((resource, Version::UNKNOWN)),
+            Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
+        });
+        self.memory.await_write(uid, awaited);
+        awaited
+    }
+
+    /// The own writes that the caches do not show yet, and how long to wait for them at most.
     pub(crate) fn behind(&self, namespace: &Text, uid: &Uid) -> Option<(Behind, Duration)> {
         let mut caches: Vec<&dyn Cache> = vec![&**self.pods.store(), &**self.jobs.store()];
         caches.extend(self.gangs.iter().flat_map(Gangs::caches));
@@ -108,7 +121,7 @@ impl JobController {
     }
 
     /// The Pods of the Job's namespace that nobody controls; none that cannot be read, since none can be adopted unread.
-    fn orphans_of(&self, job: &Job) -> Vec<PodRef> {
+    fn unowned(&self, job: &Job) -> Vec<PodRef> {
         let namespace = IndexValue::Text(job.metadata.namespace.clone());
         self.pods.store().readable_by_index(OrphansByNamespace, &namespace)
     }
@@ -121,9 +134,9 @@ pub(crate) fn claim(
     owner: &Owner,
     selector: &Selector,
     owned: Vec<PodRef>,
-    orphans: Vec<PodRef>,
+    unowned: Vec<PodRef>,
 ) -> (Claims<PodRef>, Vec<PodRef>) {
-    let candidates = owned.iter().cloned().chain(orphans);
+    let candidates = owned.iter().cloned().chain(unowned);
     let claims = refs::claim(owner, selector, candidates, |_| true).unwrap_or_default();
     if !owner.deleting {
         return (claims, Vec::new());
@@ -136,17 +149,42 @@ pub(crate) fn claim(
     (claims, owned.into_iter().filter(is_unselected).collect())
 }
 
+/// Of the Pods whose finalizer this process removed, those that the cache still shows with it.
+fn still_shown(untracked_here: Arc<HashSet<Uid>>, owned: &[PodRef]) -> Arc<HashSet<Uid>> {
+    if untracked_here.is_empty() {
+        return untracked_here;
+    }
+    let tracked = owned.iter().filter(|pod| pod.tracked).map(|pod| &pod.meta().uid);
+    Arc::new(tracked.filter(|uid| untracked_here.contains(*uid)).cloned().collect())
+}
+
+/// When Pods that ended in the future by the clock of their node were first seen to have ended. Only Pods that are still there are
+/// remembered.
+fn see_ended(seen: Arc<HashMap<Uid, Timestamp>>, owned: &[PodRef], now: Timestamp) -> Arc<HashMap<Uid, Timestamp>> {
+    let is_ahead = |pod: &PodRef| !pod.is_active() && pod.finished > now;
+    if seen.is_empty() && !owned.iter().any(is_ahead) {
+        return seen;
+    }
+    let first_seen = |pod: &PodRef| {
+        let uid = &pod.meta().uid;
+        let at = seen.get(uid).copied().or_else(|| is_ahead(pod).then_some(now))?;
+        Some((uid.clone(), at))
+    };
+    Arc::new(owned.iter().filter_map(first_seen).collect())
+}
+
 /// What a predecessor must have known of failures since the last success, as far as Pods still tell.
 ///
 /// Only of a Job of which nothing has succeeded yet: Pods that have succeeded are not kept, and might have been the last
 /// to end. Upstream forgets all of it (kubernetes/kubernetes#114650).
-fn recollect(job: &Job, owned: &[PodRef], ends: &HashMap<Uid, Timestamp>) -> Record {
+fn recollect(job: &Job, owned: &[PodRef], seen_ended: &HashMap<Uid, Timestamp>) -> Record {
     if job.status.succeeded > 0 || job.status.failed == 0 {
         return Record::default();
     }
     let counted = owned.iter().filter(|pod| !pod.tracked && pod.phase == Phase::Failed);
-    let ends: Vec<Timestamp> =
-        counted.map(|pod| ends.get(&pod.meta().uid).map_or(pod.finished, |seen| pod.finished.min(*seen))).collect();
+    let ends: Vec<Timestamp> = counted
+        .map(|pod| seen_ended.get(&pod.meta().uid).map_or(pod.finished, |seen| pod.finished.min(*seen)))
+        .collect();
     let failures = u32::try_from(job.status.failed).unwrap_or(0).min(u32::try_from(ends.len()).unwrap_or(u32::MAX));
     Record { failures, last: ends.into_iter().max() }
 }
@@ -156,7 +194,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::world::{at, job};
+    use crate::{
+        jobs::memory::Memory,
+        world::{at, job, pod},
+    };
 
     fn failed(name: &str, second: i64, finalizers: &Value) -> PodRef {
         let pod = json!({"metadata": {"name": name, "finalizers": finalizers}, "status": {"phase": "Failed",
@@ -181,5 +222,46 @@ mod tests {
         assert_eq!(with(json!({"failed": 1})), Record { failures: 1, last: Some(at(-10)) });
         assert_eq!(with(json!({"failed": 2, "succeeded": 1})), Record::default());
         assert_eq!(with(json!({})), Record::default());
+    }
+
+    fn uids(uids: &[&str]) -> HashSet<Uid> {
+        uids.iter().map(|uid| Uid::new(uid)).collect()
+    }
+
+    #[test]
+    fn a_pod_untracked_here_is_remembered_until_the_cache_shows_it() {
+        let (memory, job) = (Memory::default(), Uid::new("job"));
+        let shown = |job: &Uid, tracked: &[&str]| {
+            let pods: Vec<PodRef> = tracked.iter().map(|name| pod(name).build()).collect();
+            let still = still_shown(memory.of(job).untracked_here, &pods);
+            memory.keep(job, &still, &Arc::default());
+            (*still).clone()
+        };
+        memory.untracking(&job, uids(&["a", "b", "c"]));
+        memory.still_tracked(&job, &[Uid::new("b")]);
+        assert_eq!(shown(&job, &["a", "b", "c"]), uids(&["a", "c"]));
+        assert_eq!(shown(&job, &["c"]), uids(&["c"]));
+        assert_eq!(shown(&job, &["a", "c"]), uids(&["c"]), "seen once is seen");
+        assert_eq!(shown(&Uid::new("namesake"), &["c"]), uids(&[]));
+    }
+
+    #[test]
+    fn an_end_in_the_future_is_when_it_was_seen_first() {
+        let (memory, job) = (Memory::default(), Uid::new("job"));
+        let ends = |ahead: &[&str], now: i64, known: &[&str]| {
+            let end = |name: &str| if ahead.contains(&name) { 1000 } else { -1000 };
+            let pods: Vec<PodRef> = known.iter().map(|name| pod(name).failed_at(1, end(name)).build()).collect();
+            let seen = see_ended(memory.of(&job).seen_ended, &pods, at(now));
+            memory.keep(&job, &Arc::default(), &seen);
+            let mut ends: Vec<_> =
+                seen.iter().map(|(uid, end)| (uid.to_string(), end.duration_since(at(0)).as_secs())).collect();
+            ends.sort();
+            ends
+        };
+        assert_eq!(ends(&[], 1, &["a"]), []);
+        assert!(memory.is_empty());
+        assert_eq!(ends(&["a"], 5, &["a", "b"]), [("a".to_owned(), 5)]);
+        assert_eq!(ends(&["a", "b"], 7, &["a", "b"]), [("a".to_owned(), 5), ("b".to_owned(), 7)]);
+        assert_eq!(ends(&[], 9, &["a"]), [("a".to_owned(), 5)], "also when that time has come");
     }
 }

@@ -5,42 +5,48 @@ mod explain;
 mod gang;
 mod manage;
 mod situation;
+mod steps;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use common::{map::HashSet, meta::Uid, selector::SelectorError};
+use common::selector::SelectorError;
 
+pub(crate) use self::explain::seconds;
 pub use self::{
     end::{End, Verdict},
     gang::{Gang, Ordinary},
-    manage::{Failures, Manage, NewPod, PodWrites, Victim, Why},
-    situation::{Claimed, Situation},
+    manage::{Failures, Manage, NewPod, Victim, Why},
+    situation::{OwnPod, Situation},
+    steps::{Conclusion, Managed, PodWrites, Suspension, Tracked},
 };
 use super::snapshot::PodRef;
-use crate::objects::{Action, Job, Status};
+use crate::objects::Job;
 
 /// What one sync does.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The Job it is about.
     pub job: Arc<Job>,
-    /// Why the Job is left alone; `None` if it is synced.
-    pub left_alone: Option<LeftAlone>,
-    /// Pods to adopt.
-    pub adopt: Vec<PodRef>,
-    /// Pods to release.
-    pub release: Vec<PodRef>,
-    /// Pods that lose their finalizer uncounted, because the Job is being deleted and does not count them.
-    pub untrack: Vec<PodRef>,
-    /// What the Pods mean, if every adoption succeeds.
+    /// Pods that lose their finalizer without being counted, because the Job is being deleted and does not count them.
+    pub untrack_uncounted: Vec<PodRef>,
+    /// How the Job is synced, or why it is left alone.
+    pub sync: Result<SyncPlan, LeftAlone>,
+}
+
+/// How a Job is synced if every request is granted.
+#[derive(Clone, Debug)]
+pub struct SyncPlan {
+    /// What the Pods mean.
     pub situation: Situation,
-    /// How Pods are scheduled, if every adoption succeeds.
+    /// How Pods are scheduled.
     pub gang: Gang,
-    /// What is done about the number of Pods, if every adoption succeeds.
+    /// What is done about the number of Pods.
     pub manage: Manage,
-    /// What the status becomes first, if everything goes well.
+    /// The numbers once that is done.
+    pub managed: Managed,
+    /// What the status becomes first.
     pub tracked: Tracked,
-    /// When the passing of time may change the decision, if every adoption succeeds.
+    /// When the passing of time may change the decision.
     pub requeue_after: Option<Duration>,
 }
 
@@ -55,56 +61,6 @@ pub enum LeftAlone {
     UnknownCompletionMode,
     /// Its selector breaks the rules.
     Selector(SelectorError),
-}
-
-/// The first status, and what may follow once it is written.
-#[derive(Clone, Debug)]
-pub struct Tracked {
-    /// The status.
-    pub status: Status,
-    /// Whether it has to be written.
-    pub writes: bool,
-    /// The Pods whose finalizer goes once it is written, as positions in [`Situation::pods`].
-    pub release: Vec<usize>,
-    /// Pods that carry the finalizer and are not counted yet.
-    pub uncounted: HashSet<Uid>,
-    /// Whether there are more Pods to count than one status names.
-    pub capped: bool,
-    /// What the Job's failure policy decided about Pods, by action.
-    pub actions: BTreeMap<Action, u64>,
-    /// How the Job ends, if it does.
-    pub end: Option<End>,
-    /// How many Pods are terminating.
-    pub terminating: usize,
-    /// Whether the Job was suspended or resumed.
-    pub suspension: Option<Suspension>,
-}
-
-/// A change of `spec.suspend` that the status does not tell yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Suspension {
-    /// The Job was suspended.
-    Suspended,
-    /// The Job was resumed.
-    Resumed,
-}
-
-impl Suspension {
-    /// The reason of the Event about it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Suspended => "Suspended",
-            Self::Resumed => "Resumed",
-        }
-    }
-
-    /// The message of the Event and of the condition.
-    pub fn message(self) -> &'static str {
-        match self {
-            Self::Suspended => "Job suspended",
-            Self::Resumed => "Job resumed",
-        }
-    }
 }
 
 impl fmt::Display for LeftAlone {

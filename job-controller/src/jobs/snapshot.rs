@@ -25,18 +25,23 @@ pub struct Snapshot {
     pub claims: Claims<PodRef>,
     /// Pods that the Job controls but does not claim, because its selector does not match them and it is being deleted.
     pub unselected: Vec<PodRef>,
-    /// Pods whose finalizer this process removed although the cache still shows it. They count no more.
-    pub processed: Arc<HashSet<Uid>>,
+    /// Pods whose finalizer this process removed although the cache still shows it: they have been counted.
+    ///
+    /// The ledger does not replace them: it says that a write is not seen yet, and a sync may go on nevertheless, after a time-out or
+    /// where `StaleControllerConsistencyJob` is off, and must not count such a Pod again.
+    pub untracked_here: Arc<HashSet<Uid>>,
     /// Pods that ended in the future by the clock of their node, each with the time at which that was first seen.
-    pub ends: Arc<HashMap<Uid, Timestamp>>,
+    pub seen_ended: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of Pods since the last success.
     pub backoff: Record,
     /// Workloads and groups of the Job's Pods; `None` unless gate `WorkloadWithJob` is on.
     pub scheduling: Option<Scheduling>,
     /// Whether the Job's namespace terminates: the server refuses every Pod.
     pub terminating_namespace: bool,
-    /// Why Pods may be neither created nor deleted now: the caches do not show a write of this process yet.
-    pub blocked: Option<Blocked>,
+    /// Own writes that the caches do not show yet, if there are any.
+    ///
+    /// Nothing is created or scaled down, and no Job is said to end. Pods of a Job that fails are still deleted.
+    pub unseen_writes: Option<UnseenWrites>,
     /// The limits of one sync.
     pub limits: Limits,
     /// The time of the sync.
@@ -61,12 +66,12 @@ pub struct Scheduling {
     pub groups: Vec<Arc<PodGroup>>,
 }
 
-/// Why Pods are neither created nor deleted for now.
+/// Writes of this process that the caches do not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// The write that the caches do not show, in words.
+pub struct UnseenWrites {
+    /// What the caches do not show, in words.
     pub why: String,
-    /// How long to wait for it at most.
+    /// How long to wait for them at most.
     pub at_most: Duration,
     /// Whether the Pods may be in another state than the cache shows.
     pub is_stale: bool,
@@ -76,7 +81,7 @@ pub struct Blocked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most uids one status names as being counted.
-    pub uncounted: usize,
+    pub named_pods: usize,
     /// The most Pods one sync creates or deletes.
     pub pods: usize,
     /// How long the first replacement of a failed Pod waits.

@@ -18,7 +18,7 @@ use crate::{
     orphans::key::Orphan,
 };
 
-/// How long a Job that is created suspended is left to whoever created it.
+/// How long a Job that is created suspended is left to its creator.
 ///
 /// Such a Job is often changed at once by those who decide where it runs, onto the version they have just written. To say
 /// in its status that it is suspended can wait for that; upstream is slow enough by itself.
@@ -85,7 +85,7 @@ impl Watch {
                     self.orphans.add(orphan, Priority::Low);
                 }
             }
-            Event::Added(pod) if pod.meta().is_deleting() => self.on_pod_going(pod),
+            Event::Added(pod) if pod.meta().is_deleting() => self.on_terminating_pod(pod),
             Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
             Event::Added(pod) => {
                 self.strip(pod);
@@ -103,7 +103,7 @@ impl Watch {
             return;
         }
         if after.is_deleting() {
-            self.on_pod_going(new);
+            self.on_terminating_pod(new);
             return;
         }
         let moved = before.controller() != after.controller();
@@ -120,9 +120,9 @@ impl Watch {
         }
     }
 
-    /// A Pod that is going concerns its Job, or, where there is none that counts any more, whoever takes the finalizer off.
-    fn on_pod_going(&self, pod: &CachedPod) {
-        match owner_of(&self.jobs, pod.meta()).filter(|job| !job.is_finished()) {
+    /// A terminating Pod brings its Job, or, where no Job counts it any more, itself to the queue of orphans.
+    fn on_terminating_pod(&self, pod: &CachedPod) {
+        match self.owner(pod.meta()).filter(|job| !job.is_finished()) {
             Some(job) => self.add(&job.metadata),
             None => self.strip(pod),
         }
@@ -135,7 +135,7 @@ impl Watch {
         }
     }
 
-    /// Brings the Pods of a Job that is gone or over to the other queue.
+    /// Brings the Pods of a Job that is gone or has finished to the other queue.
     fn sweep(&self, job: &Meta, priority: Priority) {
         self.orphans.add(Orphan::job(&job.namespace, &job.name, &job.uid), priority);
     }
@@ -175,7 +175,7 @@ impl Watch {
         }
     }
 
-    /// Counts terminated Pods that carry the finalizer, whoever they belong to.
+    /// Counts terminated Pods that carry the finalizer, with any owner.
     fn count(&self, event: &Event<CachedPod>) {
         match event {
             Event::Added(pod) => self.metrics.tracking(false, pod.is_terminated_and_tracked()),

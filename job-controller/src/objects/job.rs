@@ -103,7 +103,7 @@ impl Job {
         self.mode == Mode::Indexed
     }
 
-    /// Whether a Pod that is going is replaced only once it is over.
+    /// Whether a terminating Pod is replaced only once it has finished.
     pub fn only_replaces_failed(&self) -> bool {
         self.replaces_failed || self.failure_policy.is_some()
     }

@@ -31,7 +31,7 @@ pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 /// A Pod that may concern a Job.
 ///
 /// Cached are Pods that a Job controls, Pods that nobody controls, and whatever carries the tracking finalizer, unless they are
-/// always restarted. A Pod of a Job that has succeeded and lost its finalizer has been counted and is over: it is not cached any more.
+/// always restarted. A Pod of a Job that has succeeded and lost its finalizer has been counted: it is not cached any more.
 #[derive(Debug)]
 pub struct CachedPod {
     pod: Pod,
@@ -43,7 +43,7 @@ pub struct CachedPod {
     pub failure_count: u32,
     /// How many failures of its index had been ignored before it was created.
     pub ignored_count: u32,
-    /// When it ended, if it has; otherwise a time that means nothing.
+    /// When it ended; of a Pod that has not, the best guess from its readiness, deletion or creation.
     pub finished: Timestamp,
     /// How often all its containers were restarted, together.
     pub restarted: i32,
@@ -82,7 +82,7 @@ impl CachedPod {
         &self.pod.meta
     }
 
-    /// Whether it is over and still carries the tracking finalizer.
+    /// Whether it has finished and still carries the tracking finalizer.
     pub fn is_terminated_and_tracked(&self) -> bool {
         self.tracked && self.phase.is_terminal()
     }

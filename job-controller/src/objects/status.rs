@@ -22,10 +22,10 @@ pub mod kinds {
     pub const SUSPENDED: &str = "Suspended";
 }
 
-/// Terminated Pods that are about to be counted: uids whose finalizer may still be there.
+/// Uids of terminated Pods that the status names until their finalizer is removed, to count each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Uncounted {
+pub struct NamedPods {
     /// Those that succeeded.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub succeeded: Vec<Uid>,
@@ -34,7 +34,7 @@ pub struct Uncounted {
     pub failed: Vec<Uid>,
 }
 
-impl Uncounted {
+impl NamedPods {
     /// How many uids there are.
     pub fn len(&self) -> usize {
         self.succeeded.len() + self.failed.len()
@@ -59,12 +59,12 @@ pub struct Status {
     /// When the Job was complete.
     #[serde(with = "seconds")]
     pub completion_time: Option<Timestamp>,
-    /// Pods that are neither over nor going.
+    /// Pods that are neither finished nor terminating.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub active: i32,
     /// Active Pods that are ready.
     pub ready: Option<i32>,
-    /// Pods that are going and not over.
+    /// Pods that are terminating and not finished.
     pub terminating: Option<i32>,
     /// Pods that succeeded; of an Indexed Job: indexes.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
@@ -79,7 +79,7 @@ pub struct Status {
     pub failed_indexes: Option<Box<str>>,
     /// Pods that are being counted.
     #[serde(rename = "uncountedTerminatedPods", deserialize_with = "null_as_default")]
-    pub uncounted: Uncounted,
+    pub named: NamedPods,
 }
 
 impl Status {

@@ -1,22 +1,24 @@
 //! Whether a Pod is an orphan, and what becomes of it.
 
-use common::meta::OwnerRef;
+use super::{
+    plan::Plan,
+    snapshot::{Candidate, Snapshot},
+};
+use crate::objects::JOBS;
 
-use super::{plan::Plan, snapshot::Snapshot};
-use crate::objects::{CachedPod, JOBS};
-
-/// Takes the finalizer off every Pod.
+/// Takes the finalizer off every orphan.
 pub(super) fn decide(snapshot: &Snapshot) -> Plan {
-    Plan { pods: snapshot.pods.clone() }
+    let orphans = snapshot.pods.iter().filter(|candidate| is_orphan(candidate));
+    Plan { pods: orphans.map(|candidate| candidate.pod.clone()).collect() }
 }
 
-/// Whether a Pod carries the finalizer and no Job counts it any more. `counts` tells whether the Job with that reference does.
+/// Whether a Pod carries the finalizer and no Job counts it any more.
 ///
 /// Upstream: `pkg/controller/job`, `handleSingleOrphanPod`.
-pub(super) fn is_orphan(pod: &CachedPod, counts: impl FnOnce(&OwnerRef) -> bool) -> bool {
+fn is_orphan(Candidate { pod, is_counted }: &Candidate) -> bool {
     pod.tracked
         && pod.meta().controller().is_none_or(|owner| {
             let is_job = owner.kind == JOBS.kind && owner.api_version.split('/').next() == Some(JOBS.group);
-            is_job && !counts(owner)
+            is_job && !is_counted
         })
 }

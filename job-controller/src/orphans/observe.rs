@@ -6,12 +6,17 @@ use common::{
     store::{ByController, IndexValue},
 };
 
-use super::{OrphanController, decide::is_orphan, key::Orphan, snapshot::Snapshot};
+use super::{
+    OrphanController,
+    key::Orphan,
+    snapshot::{Candidate, Snapshot},
+};
+use crate::jobs::snapshot::PodRef;
 
 impl OrphanController {
     pub(super) fn observe(&self, key: &Orphan) -> Observed<Snapshot> {
         let store = self.0.pods.store();
-        let mut pods = match key {
+        let pods: Vec<PodRef> = match key {
             Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
             Orphan::Job { namespace, uid, .. } => {
                 // Finalizers that were removed just now are not removed again.
@@ -22,14 +27,20 @@ impl OrphanController {
                 store.readable_by_index(ByController, &owner)
             }
         };
-        pods.retain(|pod| is_orphan(pod, |owner| self.counts(&pod.meta().namespace, &owner.name, &owner.uid)));
-        if let Orphan::Job { namespace, name, uid } = key
-            && !self.counts(namespace, name, uid)
-        {
-            self.0.memory.forget(uid);
-            self.0.ledger.forget(uid);
+        let ended_job = match key {
+            Orphan::Job { namespace, name, uid } if !self.counts(namespace, name, uid) => Some(uid.clone()),
+            _ => None,
+        };
+        if pods.is_empty() && ended_job.is_none() {
+            return Observed::Gone;
         }
-        if pods.is_empty() { Observed::Gone } else { Observed::Ready(Snapshot { pods }) }
+        let candidate = |pod: PodRef| {
+            let meta = pod.meta();
+            let is_counted =
+                meta.controller().is_some_and(|owner| self.counts(&meta.namespace, &owner.name, &owner.uid));
+            Candidate { pod, is_counted }
+        };
+        Observed::Ready(Snapshot { pods: pods.into_iter().map(candidate).collect(), ended_job })
     }
 
     /// Whether there is a Job with this uid whose Pods are counted, by this controller or by the one that manages the Job. A Job that cannot

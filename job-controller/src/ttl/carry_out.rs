@@ -9,7 +9,7 @@ use common::{
 use jiff::Timestamp;
 
 use super::{
-    decide::{decide, is_ahead},
+    decide::{decide, finish_time},
     plan::Plan,
     snapshot::Snapshot,
 };
@@ -35,8 +35,8 @@ type Io<'r> = io::Io<'r, Note>;
 pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
     let job = &*snapshot.job;
     match plan {
-        Plan::Wait(_) if is_ahead(job, snapshot.now) => io.note(Note::Ahead),
-        Plan::Nothing | Plan::Wait(_) => {}
+        Plan::Wait { is_ahead: true, .. } => io.note(Note::Ahead),
+        Plan::Nothing | Plan::Wait { .. } => {}
         Plan::Unknown => return Err(no_finish_time(job)),
         Plan::Remove { .. } => return remove(job, io).await,
     }
@@ -56,23 +56,23 @@ async fn remove(job: &Job, io: Io<'_>) -> Outcome {
     };
     // A forecast expects the Job to be as in the cache.
     let live = live.as_ref().unwrap_or(job);
-    let plan = decide(live, io.now());
-    let Plan::Remove { late } = plan else {
-        io.deviate("the Job is another one, or its time to live was changed");
-        return match plan {
-            Plan::Unknown => Err(no_finish_time(job)),
-            Plan::Wait(left) => Ok(Requeue::After(left)),
-            Plan::Nothing | Plan::Remove { .. } => Ok(Requeue::AsPlanned),
-        };
+    let instead = match decide(live, io.now()) {
+        Plan::Remove { late } => return delete(live, late, io).await,
+        Plan::Unknown => Err(no_finish_time(job)),
+        Plan::Wait { left, .. } => Ok(Requeue::After(left)),
+        Plan::Nothing => Ok(Requeue::No),
     };
+    io.deviate("the Job is another one, or its time to live was changed");
+    instead
+}
 
+async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Outcome {
     // A time to live that is raised in between changes the version.
     let delete = Request { verb: Verb::Delete(Some("Foreground"), None), ..Request::delete(JOBS, &live.metadata) };
     let removed = io.send(delete.doing("remove").because("its time is over")).await;
     removed.map_err(|refusal| Failed::request("removing the finished Job", &refusal))?;
-    let finished = live.status.finished().and_then(|condition| condition.last_transition_time);
-    io.note(Note::Removed(late, finished));
-    Ok(Requeue::AsPlanned)
+    io.note(Note::Removed(late, finish_time(live)));
+    Ok(Requeue::No)
 }
 
 fn no_finish_time(job: &Job) -> Failed {

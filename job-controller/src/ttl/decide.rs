@@ -21,14 +21,16 @@ pub enum Fate {
 /// Decides whether and when a Job is removed.
 pub fn fate(job: &Job) -> Fate {
     let Some(ttl) = job.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting()) else { return Fate::Stays };
-    let Some(finished) = job.status.finished() else { return Fate::Stays };
-    let Some(at) = finished.last_transition_time else { return Fate::Unknown };
+    if !job.is_finished() {
+        return Fate::Stays;
+    }
+    let Some(at) = finish_time(job) else { return Fate::Unknown };
     Fate::Expires(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
 }
 
-/// Whether the Job has finished in the future by the clock of the controller that wrote its status.
-pub fn is_ahead(job: &Job, now: Timestamp) -> bool {
-    job.status.finished().and_then(|condition| condition.last_transition_time).is_some_and(|at| at > now)
+/// When the Job finished, as its status tells it.
+pub(super) fn finish_time(job: &Job) -> Option<Timestamp> {
+    job.status.finished()?.last_transition_time
 }
 
 /// Decides what one sync does about a Job at `now`.
@@ -37,7 +39,7 @@ pub fn decide(job: &Job, now: Timestamp) -> Plan {
         Fate::Stays => Plan::Nothing,
         Fate::Unknown => Plan::Unknown,
         Fate::Expires(at) => match Duration::try_from(at.duration_since(now)) {
-            Ok(left) if !left.is_zero() => Plan::Wait(left),
+            Ok(left) if !left.is_zero() => Plan::Wait { left, is_ahead: finish_time(job).is_some_and(|at| at > now) },
             _ => Plan::Remove { late: now.duration_since(at).unsigned_abs() },
         },
     }
@@ -64,14 +66,13 @@ mod tests {
     #[test]
     fn a_job_is_removed_when_its_time_is_over_and_not_before() {
         for (finish, ttl, now, plan) in [
-            (0, 100, at(40), Plan::Wait(Duration::from_secs(60))),
+            (0, 100, at(40), Plan::Wait { left: Duration::from_secs(60), is_ahead: false }),
             (0, 100, at(100), Plan::Remove { late: Duration::ZERO }),
             (0, 0, at(0) + Duration::from_millis(200), Plan::Remove { late: Duration::from_millis(200) }),
-            (300, 0, at(0), Plan::Wait(Duration::from_secs(300))),
+            (300, 0, at(0), Plan::Wait { left: Duration::from_secs(300), is_ahead: true }),
         ] {
             let job = with(json!(ttl), json!([finished("Complete", finish)]));
             assert_eq!(decide(&job, now), plan, "{finish} {ttl} {now}");
-            assert_eq!(is_ahead(&job, now), finish == 300, "{finish} {now}");
         }
     }
 

@@ -28,7 +28,6 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 /// What the Pods of one sync have in common.
 pub(crate) struct Bodies {
     name: Text,
-    indexed: bool,
     metadata: TemplateMeta,
     reference: OwnerRef,
     /// As in the template; of an Indexed Job, with the variable that names the index.
@@ -85,7 +84,7 @@ impl Bodies {
             Some(spec) => Some(Spec::Raw(serde_json::from_str(spec.get()).map_err(wrong)?)),
             None => None,
         };
-        Ok(Self { name: Text::new(&job.metadata.name), indexed, metadata, reference, spec })
+        Ok(Self { name: Text::new(&job.metadata.name), metadata, reference, spec })
     }
 
     /// One Pod.
@@ -94,7 +93,7 @@ impl Bodies {
             self.metadata.labels.iter().map(|(key, value)| (key, value.into())).collect();
         let mut annotations: BTreeMap<&str, Cow<'_, str>> =
             self.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.into())).collect();
-        if let Some(index) = pod.index.filter(|_| self.indexed) {
+        if let Some(index) = pod.index {
             labels.insert(COMPLETION_INDEX, index.to_string().into());
             annotations.insert(COMPLETION_INDEX, index.to_string().into());
         }
@@ -127,7 +126,7 @@ impl Bodies {
 
     /// What the name of a Pod begins with. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
     pub(crate) fn prefix(&self, index: Option<u32>) -> String {
-        let Some(index) = index.filter(|_| self.indexed) else {
+        let Some(index) = index else {
             let dash = if self.name.len() < MAX_NAME { "-" } else { "" };
             return format!("{}{dash}", self.name);
         };
@@ -155,12 +154,12 @@ fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
         let Some(raw) = fields.get_mut(list).filter(|raw| raw.get() != "null") else { continue };
         let mut containers: Vec<Fields> = serde_json::from_str(raw.get())?;
         for container in &mut containers {
-            let known = container.get("env").filter(|raw| raw.get() != "null");
+            let listed = container.get("env").filter(|raw| raw.get() != "null");
             let mut variables: Vec<Box<RawValue>> =
-                known.map_or_else(|| Ok(Vec::new()), |known| serde_json::from_str(known.get()))?;
+                listed.map_or_else(|| Ok(Vec::new()), |listed| serde_json::from_str(listed.get()))?;
             let mut defined = false;
-            for known in &variables {
-                defined |= serde_json::from_str::<Named>(known.get())?.name == COMPLETION_INDEX_ENV;
+            for variable in &variables {
+                defined |= serde_json::from_str::<Named>(variable.get())?.name == COMPLETION_INDEX_ENV;
             }
             if !defined {
                 variables.push(variable.clone());

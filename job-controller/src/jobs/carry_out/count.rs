@@ -4,7 +4,6 @@ use common::{
     api,
     events::EventType,
     io::{Class, Failed, Refusal, Request},
-    meta::{Meta, Version},
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -16,7 +15,7 @@ use super::{
 use crate::{
     jobs::{
         decide::settle,
-        plan::{End, Situation, Tracked, Verdict},
+        plan::{Conclusion, End, Managed, Situation, Tracked, Verdict},
         snapshot::Snapshot,
     },
     objects::{JOBS, Job, Status},
@@ -25,7 +24,6 @@ use crate::{
 /// The part of an answer that is read of a Job whose status was written.
 #[derive(Deserialize)]
 struct Answer {
-    metadata: Meta,
     #[serde(default)]
     status: Option<Status>,
 }
@@ -38,13 +36,14 @@ struct Answer {
 pub(super) async fn count<'a>(
     snapshot: &Snapshot,
     situation: &'a Situation,
+    managed: &Managed,
     tracked: &Tracked,
     io: Io<'_>,
 ) -> Result<Untracked<'a>, Failed> {
     let job = &*snapshot.job;
-    let mut stored = Stored { job, status: job.status.clone(), version: job.metadata.resource_version };
+    let mut stored = Stored { job, status: job.status.clone() };
     if tracked.writes {
-        let interim = tracked.end.as_ref().filter(|end| end.is_new);
+        let interim = managed.end_to_write.as_ref().filter(|end| end.is_new);
         let why = interim.map_or_else(String::new, |end| format!("{} ({})", end.interim(), end.reason));
         match stored.write(&tracked.status, why, io).await {
             Ok(()) => io.note(Note::Backoff(situation.backoff)),
@@ -56,32 +55,17 @@ pub(super) async fn count<'a>(
     if !tracked.actions.is_empty() {
         io.note(Note::Policy(tracked.actions.clone()));
     }
-    let pods = tracked.release.iter().map(|at| &situation.pods[*at].pod).collect();
+    let pods = tracked.untrack.iter().map(|position| &situation.pods[*position].pod).collect();
     let untracked = untrack_all(pods, "", io).await;
 
-    let mut uncounted = tracked.uncounted.clone();
-    for pod in &untracked.done {
-        uncounted.remove(&pod.meta().uid);
-    }
-    let mut status = stored.status.clone();
-    let counts = settle::settle(&mut status, &uncounted);
-    let end = tracked.end.as_ref().filter(|end| {
-        let is_all = untracked.is_complete() && !tracked.capped;
-        is_all && settle::finish(job, &mut status, end, tracked.terminating, io.now())
-    });
-    if counts || end.is_some() {
-        let why = match end {
-            Some(end) => format!("{} ({})", end.terminal(), end.reason),
-            None => "it counts Pods whose finalizers are gone".to_owned(),
-        };
-        let mut written = stored.write(&status, why, io).await;
-        if let Err(refusal) = &written
-            && end.is_some()
-            && status.start_time.is_none()
+    let Conclusion { status, reason, end, with_start, has_surplus } =
+        settle::conclude(snapshot, tracked, managed, &stored.status, &untracked.done, io.now());
+    if let Some(reason) = reason {
+        let mut written = stored.write(&status, reason, io).await;
+        if let (Err(refusal), Some(with_start)) = (&written, &with_start)
             && wants_start(&refusal.error)
         {
-            settle::start_at_end(&mut status);
-            written = stored.write(&status, String::new(), io).await;
+            written = stored.write(with_start, String::new(), io).await;
         }
         match written {
             Ok(()) => {}
@@ -92,43 +76,37 @@ pub(super) async fn count<'a>(
         }
     }
     if let Some(end) = end {
-        report_end(job, &status, end, io);
-        io.note(Note::Finished(Box::new(end.clone())));
+        report_end(&end, has_surplus, io);
+        io.note(Note::Finished(Box::new(end)));
     }
     untracked.report_denied(io);
     untracked.failure("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
 }
 
-/// The status that is stored, and the version of the Job with it.
+/// The status that is stored.
 struct Stored<'a> {
     job: &'a Job,
     status: Status,
-    version: Version,
 }
 
 impl Stored<'_> {
     /// Writes a status onto the version it was computed from.
     async fn write(&mut self, status: &Status, why: String, io: Io<'_>) -> Result<(), Refusal> {
         let body = io.body(|| json!({"status": status}));
-        let request = Request::status(JOBS, &self.job.metadata, body).at(Some(self.version)).because(why);
-        let written = match io.send_and_read::<Answer>(request).await? {
-            Some(Answer { metadata, status }) => {
-                self.version = metadata.resource_version;
-                status.unwrap_or_default()
-            }
-            None => status.clone(),
-        };
+        let request = Request::status(JOBS, &self.job.metadata, body).because(why);
+        let answer = io.read::<Answer>(request).await?;
+        let written = answer.map_or_else(|| status.clone(), |answer| answer.status.unwrap_or_default());
         let before = std::mem::replace(&mut self.status, written);
         io.note(Note::Counted(Box::new([before, self.status.clone()])));
         Ok(())
     }
 }
 
-fn report_end(job: &Job, status: &Status, end: &End, io: Io<'_>) {
+fn report_end(end: &End, has_surplus: bool, io: Io<'_>) {
     if end.verdict == Verdict::Failure {
         return io.event(EventType::Warning, end.reason.to_string(), end.message.to_string());
     }
-    if job.completions.is_some_and(|wanted| i64::from(status.succeeded) > i64::from(wanted)) {
+    if has_surplus {
         let message = "Too many succeeded pods running after completion count reached";
         io.event(EventType::Warning, "TooManySucceededPods", message);
     }

@@ -14,8 +14,8 @@ use crate::{jobs::snapshot::PodRef, untrack::untrack};
 pub(super) struct Untracked<'a> {
     /// Pods that have no finalizer any more.
     pub(super) done: Vec<&'a PodRef>,
-    /// Pods that may still have it, with the refusal; without one, the process ends.
-    left: Vec<(&'a PodRef, Option<Refusal>)>,
+    /// Pods that may still have it, each with the refusal.
+    refused: Vec<(&'a PodRef, Refusal)>,
 }
 
 /// Takes the finalizer off all of these Pods. The Job's next sync waits for the writes.
@@ -24,31 +24,30 @@ pub(super) async fn untrack_all<'a>(pods: Vec<&'a PodRef>, why: &'static str, io
     if pods.is_empty() {
         return untracked;
     }
-    io.note(Note::Process(pods.iter().copied().map(uid).collect()));
+    io.note(Note::Untracking(pods.iter().copied().map(uid).collect()));
     let send = |pod: &'a PodRef| io.send(untrack(pod, why, io).role(Role::Child));
     let mut answers = io.all(Pace::AtOnce, pods.iter().copied(), send).await.into_iter();
+    let mut still_tracked = Vec::new();
     for pod in pods {
-        match answers.next() {
-            Some(Ok(_) | Err(Refusal { class: Class::Gone, .. })) => untracked.done.push(pod),
-            Some(Err(refusal)) => untracked.left.push((pod, Some(refusal))),
-            None => untracked.left.push((pod, None)),
+        // There are fewer answers than Pods if the process ends.
+        let answer = answers.next();
+        if let Some(Ok(_) | Err(Refusal { class: Class::Gone, .. })) = answer {
+            untracked.done.push(pod);
+            continue;
         }
+        still_tracked.push(uid(pod));
+        untracked.refused.extend(answer.and_then(Result::err).map(|refusal| (pod, refusal)));
     }
-    if !untracked.left.is_empty() {
-        io.note(Note::Unprocess(untracked.left.iter().map(|(pod, _)| uid(pod)).collect()));
+    if !still_tracked.is_empty() {
+        io.note(Note::StillTracked(still_tracked));
     }
     untracked
 }
 
 impl Untracked<'_> {
-    /// Whether every Pod lost its finalizer.
-    pub(super) fn is_complete(&self) -> bool {
-        self.left.is_empty()
-    }
-
     /// How many Pods have changed since they were judged. The event of the change brings the Job again.
     pub(super) fn changed(&self) -> usize {
-        self.refusals().filter(|(_, refusal)| refusal.class == Class::Changed).count()
+        self.refused.len() - self.failures().count()
     }
 
     /// The first refusal for another reason than a change.
@@ -65,12 +64,8 @@ impl Untracked<'_> {
         }
     }
 
-    fn failures(&self) -> impl Iterator<Item = (&PodRef, &Refusal)> {
-        self.refusals().filter(|(_, refusal)| refusal.class != Class::Changed)
-    }
-
-    fn refusals(&self) -> impl Iterator<Item = (&PodRef, &Refusal)> {
-        self.left.iter().filter_map(|(pod, refusal)| Some((*pod, refusal.as_ref()?)))
+    fn failures(&self) -> impl Iterator<Item = &(&PodRef, Refusal)> {
+        self.refused.iter().filter(|(_, refusal)| refusal.class != Class::Changed)
     }
 }
 

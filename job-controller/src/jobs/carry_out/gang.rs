@@ -125,6 +125,5 @@ fn request<S: Serialize>(
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec(),
             "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": owners}})
     });
-    // Only its version is awaited: it is no child that a lost answer could hide.
-    Request::create(resource, &owner.namespace, &name.into(), body).role(Role::Itself)
+    Request::create(resource, &owner.namespace, &name.into(), body).role(Role::Awaited)
 }

@@ -19,8 +19,15 @@ use crate::{
 pub enum Note {
     /// The selector breaks the rules, so that nothing is done.
     BrokenSelector(String),
-    /// Pods were created for that reason: the number of creations that were granted, and of those that were refused.
-    Created(CreationReason, usize, usize),
+    /// Pods were to be created.
+    Created {
+        /// Why.
+        reason: CreationReason,
+        /// How many requests were granted.
+        created: usize,
+        /// How many requests were refused.
+        refused: usize,
+    },
     /// The server refuses Pods because the namespace terminates.
     NamespaceTerminates,
     /// The status was written: the status before, and the one that is stored now.
@@ -30,13 +37,20 @@ pub enum Note {
     /// The failure policy has decided about Pods: their number by action.
     Policy(BTreeMap<Action, u64>),
     /// The finalizers of these Pods are about to be removed.
-    Process(Vec<Uid>),
+    Untracking(Vec<Uid>),
     /// The finalizers of these Pods may still be there.
-    Unprocess(Vec<Uid>),
+    StillTracked(Vec<Uid>),
     /// The Job has ended.
     Finished(Box<End>),
-    /// The sync has ended: whether it succeeded, the label of what it did, and how long it took.
-    Synced(bool, &'static str, SignedDuration),
+    /// The sync has ended.
+    Synced {
+        /// Whether it succeeded.
+        is_ok: bool,
+        /// The label of what it did.
+        action: &'static str,
+        /// How long it took.
+        took: SignedDuration,
+    },
 }
 
 impl io::Note for Note {

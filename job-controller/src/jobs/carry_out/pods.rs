@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     jobs::{
-        plan::{Claimed, Manage, NewPod, PodWrites, Situation, Victim, Why},
+        plan::{Manage, NewPod, OwnPod, PodWrites, Situation, Victim, Why},
         snapshot::Snapshot,
     },
     metrics::CreationReason,
@@ -51,15 +51,18 @@ pub(super) async fn create(
         io.note(Note::NamespaceTerminates);
     }
     let reason = CreationReason::of(job, situation.failed, situation.terminating);
-    io.note(Note::Created(reason, count, refused.len()));
+    io.note(Note::Created { reason, created: count, refused: refused.len() });
     let failed = refused.first().map(|refusal| Failed::request("", refusal));
     (PodWrites { created: count, ..PodWrites::default() }, failed)
 }
 
-/// Deletes the Pods that are to go.
+/// Deletes the Pods that are to be deleted.
 pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -> (PodWrites, Option<Failed>) {
-    let (victims, spares) = (manage.victims(), manage.spares_victims());
-    let remove = |Victim { at, why }| remove_pod(&situation.pods[at], spares, why, io);
+    let victims = manage.victims();
+    let remove = |Victim { position, why }| {
+        let victim = &situation.pods[position];
+        remove_pod(victim, manage.untracks_first(victim), why, io)
+    };
     let removed = io.all(Pace::AtOnce, victims.iter().copied(), remove).await;
 
     let (mut writes, mut failed) = (PodWrites::default(), None);
@@ -67,7 +70,7 @@ pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -
         match removed {
             Ok(()) => {
                 writes.removed += 1;
-                writes.removed_ready += usize::from(situation.pods[victim.at].pod.is_ready());
+                writes.removed_ready += usize::from(situation.pods[victim.position].pod.is_ready());
             }
             Err(refusal) if refusal.class == Class::Changed => writes.changed += 1,
             Err(refusal) => {
@@ -80,11 +83,10 @@ pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -
 
 /// Deletes a Pod, if it has not changed since it was judged: one that has ended, or was released, since then is judged again.
 ///
-/// A Pod to be spared loses its finalizer first, so that it is not counted.
-async fn remove_pod(claimed: &Claimed, spares: bool, why: Why, io: Io<'_>) -> Result<(), Refusal> {
-    let Claimed { pod, tracked, .. } = claimed;
+/// A Pod that is not to be counted loses its finalizer first.
+async fn remove_pod(OwnPod { pod, .. }: &OwnPod, untracks_first: bool, why: Why, io: Io<'_>) -> Result<(), Refusal> {
     let delete = Request::delete(PODS, pod.meta()).because(why.to_string());
-    if !(*tracked && spares) {
+    if !untracks_first {
         return delete_pod(io, delete).await;
     }
     match io.send(untrack(pod, "", io).role(Role::Child)).await {

@@ -14,10 +14,10 @@ use crate::{
     objects::{Job, kinds},
 };
 
-/// How the Job ends, if what has ended so far decides it; the first rule that applies.
+/// How the Job ends, if the Pods that have ended so far decide it; the first rule that applies.
 ///
-/// That enough has succeeded is another question, asked once Pods were managed: [`completes`].
-pub fn end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
+/// Whether enough Pods have succeeded is decided once Pods were created or deleted: [`completes`].
+pub fn decided_end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
     let job = &*snapshot.job;
     stored(job)
         .or_else(|| failing_pod(job, situation))
@@ -26,8 +26,8 @@ pub fn end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
                 .then(|| End::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
         })
         .or_else(|| {
-            let over = time_left(snapshot, situation).is_some_and(|left| left.is_zero());
-            over.then(|| End::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
+            let is_late = time_left(snapshot, situation).is_some_and(|left| left.is_zero());
+            is_late.then(|| End::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
         })
         .or_else(|| failed_indexes(job, situation))
         .or_else(|| {
@@ -36,7 +36,7 @@ pub fn end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
         })
 }
 
-/// What the status says already.
+/// The end that the status tells already.
 fn stored(job: &Job) -> Option<End> {
     [(Verdict::Success, kinds::SUCCESS_CRITERIA_MET), (Verdict::Failure, kinds::FAILURE_TARGET)].into_iter().find_map(
         |(verdict, kind)| {
@@ -77,7 +77,7 @@ pub fn time_left(snapshot: &Snapshot, situation: &Situation) -> Option<Duration>
 }
 
 fn failed_indexes(job: &Job, situation: &Situation) -> Option<End> {
-    let failed = situation.given_up.as_ref()?.len();
+    let failed = situation.failed_indexes.as_ref()?.len();
     if job.max_failed_indexes.is_some_and(|most| failed > most as usize) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
         return Some(End::failure("MaxFailedIndexesExceeded", message));

@@ -26,10 +26,10 @@ const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
 /// Decides how Pods are scheduled. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
-pub fn gang(snapshot: &Snapshot, situation: &Situation, known: Option<&Scheduling>) -> Gang {
+pub fn gang(snapshot: &Snapshot, situation: &Situation, scheduling: Option<&Scheduling>) -> Gang {
     let job = &*snapshot.job;
-    let Some(known) = known.filter(|_| is_candidate(job)) else { return Gang::Ordinary(None) };
-    let workload = match known.workloads.as_slice() {
+    let Some(scheduling) = scheduling.filter(|_| is_candidate(job)) else { return Gang::Ordinary(None) };
+    let workload = match scheduling.workloads.as_slice() {
         [] if !is_new(job, situation) => return Gang::Ordinary(Some(Ordinary::Started)),
         [] => return Gang::MakeBoth,
         [workload] => workload,
@@ -42,7 +42,7 @@ pub fn gang(snapshot: &Snapshot, situation: &Situation, known: Option<&Schedulin
     if workload.templates().len() != 1 {
         return Gang::Ordinary(Some(Ordinary::Templates(name(), workload.templates().len())));
     }
-    match known.groups.as_slice() {
+    match scheduling.groups.as_slice() {
         [] => Gang::Make(Arc::clone(workload)),
         [group] if is_of(&group.metadata, job) => Gang::Group(Text::new(&group.metadata.name)),
         [group] => Gang::Ordinary(Some(Ordinary::Foreign("PodGroup", Text::new(&group.metadata.name)))),
@@ -64,7 +64,7 @@ fn is_new(job: &Job, situation: &Situation) -> bool {
     situation.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
 }
 
-/// Whether it was of a Job of that name that is gone: the garbage collector has not come by yet.
+/// Whether a deleted Job of that name controls the object, which the garbage collector has not deleted yet.
 pub fn is_left_over(object: &Meta, job: &Job) -> bool {
     let api_version = JOBS.api_version();
     let named_alike = |owner: &OwnerRef| {
@@ -119,7 +119,7 @@ pub fn group_name(workload: &str, template: &str) -> String {
     format!("{}-{}-{hash}", cut(workload, first), cut(template, second))
 }
 
-/// Names are ASCII; what is not ends earlier.
+/// Names are ASCII; a cut within another character moves to its begin.
 fn cut(name: &str, at: usize) -> &str {
     &name[..name.floor_char_boundary(at)]
 }

@@ -1,59 +1,94 @@
-//! The second half of counting: what is named and has no finalizer any more counts; and the end, once all is counted.
+//! The second half of counting: Pods that are named and have no finalizer any more count; and the end, once all are counted.
 
-use common::{
-    conditions::{TRUE, seconds},
-    map::HashSet,
-    meta::Uid,
-};
+use common::{conditions::seconds, map::HashSet, meta::Uid};
 use jiff::Timestamp;
 
-use super::suspend::{job_condition, put};
+use super::conditions;
 use crate::{
-    jobs::plan::{End, Verdict},
+    jobs::{
+        plan::{Conclusion, End, Managed, Tracked, Verdict},
+        snapshot::{PodRef, Snapshot},
+    },
     objects::{Job, Status},
 };
 
-/// Counts the uids that are named and not among `uncounted`, and says whether there were any.
+/// Counts the uids that are named and not among `still_tracked`, and says whether there were any.
 ///
 /// Upstream: `pkg/controller/job`, `cleanUncountedPodsWithoutFinalizers`.
-pub fn settle(status: &mut Status, uncounted: &HashSet<Uid>) -> bool {
+pub fn settle(status: &mut Status, still_tracked: &HashSet<Uid>) -> bool {
     let settle = |named: &mut Vec<Uid>, counter: &mut i32| {
         let before = named.len();
-        named.retain(|uid| uncounted.contains(uid));
+        named.retain(|uid| still_tracked.contains(uid));
         let settled = before - named.len();
         *counter = counter.saturating_add(i32::try_from(settled).unwrap_or(i32::MAX));
         settled > 0
     };
-    let succeeded = settle(&mut status.uncounted.succeeded, &mut status.succeeded);
-    let failed = settle(&mut status.uncounted.failed, &mut status.failed);
+    let succeeded = settle(&mut status.named.succeeded, &mut status.succeeded);
+    let failed = settle(&mut status.named.failed, &mut status.failed);
     succeeded || failed
 }
 
-/// Gives a Job that ended without ever having started its end for a start.
+/// Decides on the second status and the end. `stored` is the status that is stored now, and `untracked` are the Pods of
+/// [`Tracked::untrack`] that have no finalizer any more.
+pub fn conclude(
+    snapshot: &Snapshot,
+    tracked: &Tracked,
+    managed: &Managed,
+    stored: &Status,
+    untracked: &[&PodRef],
+    now: Timestamp,
+) -> Conclusion {
+    let job = &*snapshot.job;
+    let mut still_tracked = tracked.still_tracked.clone();
+    for pod in untracked {
+        still_tracked.remove(&pod.meta().uid);
+    }
+    let mut status = stored.clone();
+    let counts = settle(&mut status, &still_tracked);
+    let is_all = untracked.len() == tracked.untrack.len() && !tracked.capped;
+    let end = managed.end_to_write.as_ref().filter(|_| is_all);
+    let end = end.filter(|end| finish(job, &mut status, end, managed.terminating, now)).cloned();
+    let reason = match &end {
+        Some(end) => Some(format!("{} ({})", end.terminal(), end.reason)),
+        None => counts.then(|| "it counts Pods whose finalizers are gone".to_owned()),
+    };
+    let surplus = |wanted: u32| i64::from(status.succeeded) > i64::from(wanted);
+    let is_success = end.as_ref().is_some_and(|end| end.verdict == Verdict::Success);
+    Conclusion {
+        has_surplus: is_success && job.completions.is_some_and(surplus),
+        with_start: end.as_ref().filter(|_| status.start_time.is_none()).map(|_| start_at_end(&status)),
+        reason,
+        end,
+        status,
+    }
+}
+
+/// The status of a Job that ended without ever having started, with its end for a start.
 ///
 /// Early patch releases of servers 1.32 and 1.33 want one also of a suspended Job that wanted nothing
 /// (kubernetes/kubernetes#132144).
-pub fn start_at_end(status: &mut Status) {
-    status.start_time = status.finished().and_then(|condition| condition.last_transition_time);
+fn start_at_end(status: &Status) -> Status {
+    let start_time = status.finished().and_then(|condition| condition.last_transition_time);
+    Status { start_time, ..status.clone() }
 }
 
-/// Makes the status say that the Job has ended, if nothing is left to be counted and no Pod is going any more.
+/// Makes the status say that the Job has ended, if nothing is left to be counted and no Pod is terminating any more.
 ///
 /// The start of a Job that never ran, or is suspended, is its end, since the server wants one; a suspended Job that
 /// wanted nothing needs none. No end is before the start, whatever the clocks of two controllers say.
 /// Upstream: `pkg/controller/job`, `enactJobFinished`.
-pub fn finish(job: &Job, status: &mut Status, end: &End, terminating: usize, at: Timestamp) -> bool {
-    if !status.uncounted.is_empty() || terminating > 0 {
+pub fn finish(job: &Job, status: &mut Status, end: &End, terminating: usize, now: Timestamp) -> bool {
+    if !status.named.is_empty() || terminating > 0 {
         return false;
     }
-    let at = seconds::floor(at);
-    put(&mut status.conditions, job_condition(end.terminal(), TRUE, &end.reason, &end.message, at));
+    let now = seconds::floor(now);
+    conditions::set_end(status, end.terminal(), end, now);
     let wanted_nothing = job.suspend && job.completions == Some(0);
     if status.start_time.is_none() && !wanted_nothing {
-        status.start_time = Some(at);
+        status.start_time = Some(now);
     }
     if end.verdict == Verdict::Success {
-        status.completion_time = Some(status.start_time.map_or(at, |start| start.max(at)));
+        status.completion_time = Some(status.start_time.map_or(now, |start| start.max(now)));
     }
     true
 }

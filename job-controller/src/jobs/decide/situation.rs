@@ -11,41 +11,41 @@ use super::{
 use crate::{
     indexes::IndexSet,
     jobs::{
-        plan::{Claimed, Situation},
+        plan::{OwnPod, Situation},
         snapshot::{PodRef, Snapshot},
     },
     objects::{CachedPod, Job},
 };
 
 /// The Pods that are the Job's own once those of `adopted` were adopted.
-pub fn claimed(snapshot: &Snapshot, adopted: &[PodRef]) -> Vec<Claimed> {
-    let claim = |pod: &PodRef, adopted: bool| Claimed {
+pub fn own_pods(snapshot: &Snapshot, adopted: &[PodRef]) -> Vec<OwnPod> {
+    let own = |pod: &PodRef, adopted: bool| OwnPod {
         pod: Arc::clone(pod),
         tracked: adopted || pod.tracked,
-        processed: snapshot.processed.contains(&pod.meta().uid),
-        finished: snapshot.ends.get(&pod.meta().uid).map_or(pod.finished, |seen| pod.finished.min(*seen)),
+        untracked_here: snapshot.untracked_here.contains(&pod.meta().uid),
+        finished: snapshot.seen_ended.get(&pod.meta().uid).map_or(pod.finished, |seen| pod.finished.min(*seen)),
     };
-    let kept = snapshot.claims.keep.iter().map(|pod| claim(pod, false));
-    kept.chain(adopted.iter().map(|pod| claim(pod, true))).collect()
+    let kept = snapshot.claims.keep.iter().map(|pod| own(pod, false));
+    kept.chain(adopted.iter().map(|pod| own(pod, true))).collect()
 }
 
 impl Situation {
     /// Takes stock of these Pods.
-    pub fn new(snapshot: &Snapshot, pods: Vec<Claimed>) -> Self {
+    pub fn new(snapshot: &Snapshot, pods: Vec<OwnPod>) -> Self {
         let job = &*snapshot.job;
-        let active: Vec<usize> = (0..pods.len()).filter(|at| pods[*at].pod.is_active()).collect();
+        let active: Vec<usize> = (0..pods.len()).filter(|position| pods[*position].pod.is_active()).collect();
         let mut this = Self {
-            ready: active.iter().filter(|at| pods[**at].pod.is_ready()).count(),
+            ready: active.iter().filter(|position| pods[**position].pod.is_ready()).count(),
             terminating: pods.iter().filter(|c| c.pod.is_terminating()).count(),
             succeeded: 0,
             failed: 0,
-            before: IndexSet::default(),
+            newly_completed: IndexSet::default(),
             completed: IndexSet::default(),
-            given_up: None,
-            kept: BTreeMap::new(),
+            failed_indexes: None,
+            predecessors: BTreeMap::new(),
             backoff: snapshot.backoff,
             start_time: job.status.start_time.or((!job.suspend).then_some(snapshot.now)),
-            end: None,
+            decided_end: None,
             active,
             pods,
         };
@@ -53,23 +53,24 @@ impl Situation {
             this.take_stock_of_indexes(job);
         }
         this.count(snapshot);
-        this.end = end::end(snapshot, &this);
+        this.decided_end = end::decided_end(snapshot, &this);
         this
     }
 
-    /// Counts what has ended: what was counted, what is named, and what is new.
+    /// Counts the Pods that have ended: those counted before, those named in the status, and new ones.
     fn count(&mut self, snapshot: &Snapshot) {
         let job = &*snapshot.job;
-        let ledger = &job.status.uncounted;
-        let named: HashSet<&Uid> = ledger.succeeded.iter().chain(&ledger.failed).collect();
-        let is_new = |c: &&Claimed| c.is_uncounted() && job.has_index_of(&c.pod) && !named.contains(&c.pod.meta().uid);
+        let named = &job.status.named;
+        let named_uids: HashSet<&Uid> = named.succeeded.iter().chain(&named.failed).collect();
+        let is_new =
+            |c: &&OwnPod| c.has_finalizer() && job.has_index_of(&c.pod) && !named_uids.contains(&c.pod.meta().uid);
         let (mut succeeded, mut failed, mut ignored) = (Vec::new(), Vec::new(), 0);
-        for claimed in self.pods.iter().filter(is_new) {
-            let pod = &*claimed.pod;
+        for own in self.pods.iter().filter(is_new) {
+            let pod = &*own.pod;
             if pod.phase == Phase::Succeeded {
-                succeeded.push(claimed.finished);
+                succeeded.push(own.finished);
             } else if is_failed(job, pod) {
-                failed.push(claimed.finished);
+                failed.push(own.finished);
                 ignored += usize::from(!is_counted(job, pod));
             }
         }
@@ -77,56 +78,61 @@ impl Situation {
         self.succeeded = if job.is_indexed() {
             self.completed.len()
         } else {
-            number(job.status.succeeded) + succeeded.len() + ledger.succeeded.len()
+            number(job.status.succeeded) + succeeded.len() + named.succeeded.len()
         };
-        self.failed = number(job.status.failed) + failed.len() - ignored + ledger.failed.len();
+        self.failed = number(job.status.failed) + failed.len() - ignored + named.failed.len();
         self.backoff = snapshot.backoff.after(&succeeded, &failed);
     }
 
-    /// No index is ever both: what the stored status says stays, and among what is new success wins.
+    /// Finds the indexes that have completed and failed. None is ever both: what the stored status says stays, and among new ones
+    /// success wins.
     fn take_stock_of_indexes(&mut self, job: &Job) {
         let completions = job.indexes();
-        self.before = IndexSet::parse(&job.status.completed_indexes, completions);
-        let gone = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
-        let gone = IndexSet::parse(gone.unwrap_or_default(), completions).without(&self.before);
-        let failed: HashSet<&Uid> = job.status.uncounted.failed.iter().collect();
-        let new = self.pods.iter().filter(|c| c.is_uncounted());
+        let stored_completed = IndexSet::parse(&job.status.completed_indexes, completions);
+        let stored_failed = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
+        let stored_failed = IndexSet::parse(stored_failed.unwrap_or_default(), completions).without(&stored_completed);
+        let named_failed: HashSet<&Uid> = job.status.named.failed.iter().collect();
+        let new = self.pods.iter().filter(|c| c.has_finalizer());
         let indexes = new.filter_map(|c| Some((c, c.pod.index.filter(|index| *index < completions)?)));
-        let done = indexes.clone().filter(|(c, index)| {
-            c.pod.phase == Phase::Succeeded && !failed.contains(&c.pod.meta().uid) && !gone.contains(*index)
+        let newly_completed = indexes.clone().filter(|(c, index)| {
+            let is_named_failed = named_failed.contains(&c.pod.meta().uid);
+            let is_stored = stored_completed.contains(*index) || stored_failed.contains(*index);
+            c.pod.phase == Phase::Succeeded && !is_named_failed && !is_stored
         });
-        self.completed = self.before.with(done.map(|(_, index)| index));
+        let newly_completed: Vec<u32> = newly_completed.map(|(_, index)| index).collect();
+        self.completed = stored_completed.with(newly_completed.iter().copied());
+        self.newly_completed = IndexSet::default().with(newly_completed);
         if let Some(limit) = job.backoff_limit_per_index {
             let fails = |pod: &CachedPod| is_failed(job, pod) && fails_index(job, pod, limit);
-            let lost = indexes.filter(|(c, index)| fails(&c.pod) && !self.completed.contains(*index));
-            self.given_up = Some(gone.with(lost.map(|(_, index)| index)));
-            self.keep_failed(job);
+            let newly_failed = indexes.filter(|(c, index)| fails(&c.pod) && !self.completed.contains(*index));
+            self.failed_indexes = Some(stored_failed.with(newly_failed.map(|(_, index)| index)));
+            self.predecessors = self.find_predecessors(job);
         }
     }
 
     /// Finds for each index that waits for a Pod the failed one whose counters the next one inherits.
     ///
     /// Upstream: `pkg/controller/job`, `getPodsWithDelayedDeletionPerIndex`.
-    fn keep_failed(&mut self, job: &Job) {
-        let active: HashSet<u32> = self.active.iter().filter_map(|at| self.pods[*at].pod.index).collect();
-        let over = |index: u32| {
-            self.completed.contains(index) || self.given_up.as_ref().is_some_and(|set| set.contains(index))
+    fn find_predecessors(&self, job: &Job) -> BTreeMap<u32, usize> {
+        let active: HashSet<u32> = self.active.iter().filter_map(|position| self.pods[*position].pod.index).collect();
+        let is_finished = |index: u32| {
+            self.completed.contains(index) || self.failed_indexes.as_ref().is_some_and(|set| set.contains(index))
         };
-        let mut kept: BTreeMap<u32, usize> = BTreeMap::new();
-        for (at, claimed) in self.pods.iter().enumerate() {
-            let pod = &*claimed.pod;
+        let mut predecessors: BTreeMap<u32, usize> = BTreeMap::new();
+        for (position, own) in self.pods.iter().enumerate() {
+            let pod = &*own.pod;
             let Some(index) = pod.index.filter(|index| *index < job.indexes()) else { continue };
-            if !claimed.is_uncounted() || !is_failed(job, pod) || over(index) || active.contains(&index) {
+            if !own.has_finalizer() || !is_failed(job, pod) || is_finished(index) || active.contains(&index) {
                 continue;
             }
-            let replaces = |known: &usize| {
-                let known = &self.pods[*known];
-                known.pod.failures_before() <= pod.failures_before() && known.finished <= claimed.finished
+            let replaces = |other: &usize| {
+                let other = &self.pods[*other];
+                other.pod.failures_before() <= pod.failures_before() && other.finished <= own.finished
             };
-            if kept.get(&index).is_none_or(replaces) {
-                kept.insert(index, at);
+            if predecessors.get(&index).is_none_or(replaces) {
+                predecessors.insert(index, position);
             }
         }
-        self.kept = kept;
+        predecessors
     }
 }

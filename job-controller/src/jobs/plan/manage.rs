@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::situation::Situation;
+use super::{OwnPod, PodWrites, Situation};
 
 /// What is done about the number of Pods.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub enum Manage {
     /// The Job is being deleted: the garbage collector deletes its Pods.
     Deleting,
     /// The Job fails: all active Pods are deleted, and count as failed.
-    End(Vec<Victim>),
+    DeleteAsFailed(Vec<Victim>),
     /// The Job has succeeded: all active Pods are deleted and do not count.
     ///
     /// They lose their finalizers first, so that the next leader does not count them as failed if this process dies in between. Upstream
@@ -51,7 +51,7 @@ pub enum Manage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// Its position in [`Situation::pods`].
-    pub at: usize,
+    pub position: usize,
     /// Why it is deleted.
     pub why: Why,
 }
@@ -89,31 +89,24 @@ pub struct Failures {
     pub ignored: u32,
 }
 
-/// What became of the creations and deletions of Pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PodWrites {
-    /// How many Pods are gone or terminating.
-    pub removed: usize,
-    /// How many of those were ready.
-    pub removed_ready: usize,
-    /// How many were created.
-    pub created: usize,
-    /// How many Pods have changed since they were judged, and were left alone.
-    pub changed: usize,
-}
-
 impl Manage {
-    /// Whether the Pods that are deleted lose their finalizers first, so that they do not count.
-    pub fn spares_victims(&self) -> bool {
-        matches!(self, Self::DeleteUncounted(_) | Self::Suspend(_) | Self::Remove(_))
+    /// Whether the number of Pods is compared with the wanted one: not if the Job ends or is deleted, nor if nothing is allowed.
+    pub fn scales(&self) -> bool {
+        !matches!(self, Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) | Self::NotAllowed(_) | Self::Deleting)
+    }
+
+    /// Whether a Pod that is deleted loses its finalizer first, so that it does not count.
+    pub fn untracks_first(&self, victim: &OwnPod) -> bool {
+        victim.tracked && matches!(self, Self::DeleteUncounted(_) | Self::Suspend(_) | Self::Remove(_))
     }
 
     /// The Pods that are deleted.
     pub fn victims(&self) -> &[Victim] {
         match self {
-            Self::End(victims) | Self::DeleteUncounted(victims) | Self::Suspend(victims) | Self::Remove(victims) => {
-                victims
-            }
+            Self::DeleteAsFailed(victims)
+            | Self::DeleteUncounted(victims)
+            | Self::Suspend(victims)
+            | Self::Remove(victims) => victims,
             _ => &[],
         }
     }
@@ -123,7 +116,7 @@ impl Manage {
         match self {
             Self::Create { pods, .. } => PodWrites { created: pods.len(), ..PodWrites::default() },
             _ => {
-                let ready = self.victims().iter().filter(|v| situation.pods[v.at].pod.is_ready());
+                let ready = self.victims().iter().filter(|v| situation.pods[v.position].pod.is_ready());
                 PodWrites { removed: self.victims().len(), removed_ready: ready.count(), ..PodWrites::default() }
             }
         }
@@ -132,7 +125,7 @@ impl Manage {
     /// The value of the label `action` of metrics.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::NotAllowed(_) | Self::Deleting | Self::End(_) | Self::DeleteUncounted(_) => "reconciling",
+            Self::NotAllowed(_) | Self::Deleting | Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) => "reconciling",
             Self::Nothing => "tracking",
             Self::Suspend(_) | Self::Remove(_) => "pods_deleted",
             Self::Create { .. } | Self::Postpone { .. } | Self::NoIndexLeft { .. } => "pods_created",

@@ -12,21 +12,21 @@ use crate::{
 
 /// A Pod that is the Job's own.
 #[derive(Clone, Debug)]
-pub struct Claimed {
+pub struct OwnPod {
     /// The Pod.
     pub pod: PodRef,
     /// Whether it carries the tracking finalizer, whatever the cache says of one that was adopted just now.
     pub tracked: bool,
-    /// Whether its finalizer was removed though the cache does not show it yet.
-    pub processed: bool,
-    /// When it ended; never in the future. Means nothing for a Pod that still runs.
+    /// Whether this process removed the finalizer although the cache still shows it.
+    pub untracked_here: bool,
+    /// As [`CachedPod::finished`](crate::objects::CachedPod::finished), but never in the future.
     pub finished: Timestamp,
 }
 
-impl Claimed {
-    /// Whether its end is yet to be counted.
-    pub fn is_uncounted(&self) -> bool {
-        self.tracked && !self.processed
+impl OwnPod {
+    /// Whether it still carries the finalizer, so that its end is yet to be counted.
+    pub fn has_finalizer(&self) -> bool {
+        self.tracked && !self.untracked_here
     }
 }
 
@@ -34,7 +34,7 @@ impl Claimed {
 #[derive(Clone, Debug)]
 pub struct Situation {
     /// The Pods.
-    pub pods: Vec<Claimed>,
+    pub pods: Vec<OwnPod>,
     /// The Pods that are neither finished nor terminating, as positions in `pods`.
     pub active: Vec<usize>,
     /// How many of them are ready.
@@ -45,31 +45,26 @@ pub struct Situation {
     pub succeeded: usize,
     /// How many Pods have failed, counted or not.
     pub failed: usize,
-    /// The indexes that had succeeded before.
-    pub before: IndexSet,
     /// The indexes that have succeeded.
     pub completed: IndexSet,
+    /// Those of them that the stored status does not name.
+    pub newly_completed: IndexSet,
     /// The indexes that have failed for good, where that is limited per index.
-    pub given_up: Option<IndexSet>,
+    pub failed_indexes: Option<IndexSet>,
     /// For each index that waits for its next Pod: the failed Pod whose counters the next one inherits, as a position in `pods`.
-    pub kept: BTreeMap<u32, usize>,
+    pub predecessors: BTreeMap<u32, usize>,
     /// Failures since the last success.
     pub backoff: Record,
     /// When the Job started.
     pub start_time: Option<Timestamp>,
-    /// How the Job ends, if that is decided by what has ended so far.
-    pub end: Option<End>,
+    /// How the Job ends, if the Pods that have ended so far decide it.
+    pub decided_end: Option<End>,
 }
 
 impl Situation {
-    /// The active Pods.
-    pub fn active_pods(&self) -> impl Iterator<Item = &Claimed> {
-        self.active.iter().map(|at| &self.pods[*at])
-    }
-
-    /// Whether that Pod waits for the one that inherits its counters.
-    pub fn is_kept(&self, at: usize) -> bool {
-        let index = self.pods[at].pod.index;
-        index.is_some_and(|index| self.kept.get(&index) == Some(&at))
+    /// Whether that Pod waits for the next one of its index, which inherits its counters.
+    pub fn is_predecessor(&self, position: usize) -> bool {
+        let index = self.pods[position].pod.index;
+        index.is_some_and(|index| self.predecessors.get(&index) == Some(&position))
     }
 }

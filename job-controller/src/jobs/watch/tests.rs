@@ -156,7 +156,7 @@ async fn a_job_comes_at_once_unless_only_its_status_changed() {
 async fn a_job_that_waits_for_its_own_writes_comes_as_soon_as_they_are_seen() {
     let fixture = fixture();
     let job = Uid::new("u-job");
-    fixture.watch.memory.wait_for(&job, Some((CachedPod::RESOURCE, Version::parse("20"))));
+    fixture.watch.memory.await_write(&job, Some((CachedPod::RESOURCE, Version::parse("20"))));
     fixture.watch.pods.fill(vec![], Version::parse("19"));
     assert_eq!(fixture.told(&Event::Added(pod("p").build())), ["j in 1"]);
     fixture.watch.pods.fill(vec![], Version::parse("20"));

@@ -18,9 +18,9 @@ fn what_ended_is_named_before_its_finalizer_goes() {
         pod("e").succeeded().untracked(),
     ]);
     let status = world.status();
-    assert_eq!(named(&status.uncounted.succeeded), ["a"]);
-    assert_eq!(named(&status.uncounted.failed), ["b", "d"]);
-    assert_eq!(world.released(), ["a", "b", "d"]);
+    assert_eq!(named(&status.named.succeeded), ["a"]);
+    assert_eq!(named(&status.named.failed), ["b", "d"]);
+    assert_eq!(world.untracks(), ["a", "b", "d"]);
     assert_eq!((status.succeeded, status.failed), (0, 0), "nothing is counted while the finalizer is there");
 }
 
@@ -31,22 +31,19 @@ fn what_is_named_is_counted_when_its_finalizer_is_gone() {
         .status("succeeded", 1)
         .status("uncountedTerminatedPods", json!({"succeeded": ["a", "b", "x"], "failed": ["c", "d"]}))
         .with([pod("a").succeeded(), pod("b").succeeded().untracked(), pod("c").failed(), pod("d").failed()])
-        .processed(&["d"]);
+        .untracked_here(&["d"]);
     let status = world.status();
     assert_eq!((status.succeeded, status.failed), (3, 1));
-    assert_eq!(
-        (named(&status.uncounted.succeeded), named(&status.uncounted.failed)),
-        (vec!["a".into()], vec!["c".into()])
-    );
-    assert_eq!(world.released(), ["a", "c"], "tried again");
+    assert_eq!((named(&status.named.succeeded), named(&status.named.failed)), (vec!["a".into()], vec!["c".into()]));
+    assert_eq!(world.untracks(), ["a", "c"], "tried again");
 }
 
 #[test]
 fn a_pod_that_is_going_counts_as_failed_unless_only_failures_are_replaced() {
     let going = || [pod("a").deleting()];
-    assert_eq!(named(&job("j").with(going()).status().uncounted.failed), ["a"]);
+    assert_eq!(named(&job("j").with(going()).status().named.failed), ["a"]);
     let patient = job("j").spec("podReplacementPolicy", "Failed").with(going());
-    assert!(patient.status().uncounted.is_empty() && patient.released().is_empty());
+    assert!(patient.status().named.is_empty() && patient.untracks().is_empty());
     assert_eq!(patient.status().terminating, Some(1));
 }
 
@@ -55,7 +52,7 @@ fn a_pod_counted_as_failed_never_counts_as_succeeded() {
     let ledger = json!({"failed": ["a"]});
     let world = job("j").status("uncountedTerminatedPods", ledger.clone()).with([pod("a").deleting().succeeded()]);
     assert_eq!(world.end(), None);
-    assert!(world.status().uncounted.succeeded.is_empty());
+    assert!(world.status().named.succeeded.is_empty());
     let indexed = job("j").indexed(1, 1).status("uncountedTerminatedPods", ledger);
     let world = indexed.with([pod("a").index(0).deleting().succeeded()]);
     assert_eq!((&*world.status().completed_indexes, world.end()), ("", None));
@@ -74,9 +71,9 @@ fn indexes_that_succeed_are_named_once_and_for_all() {
     ]);
     let status = world.status();
     assert_eq!((&*status.completed_indexes, status.succeeded, status.failed_indexes), ("0-3", 4, None));
-    assert!(status.uncounted.succeeded.is_empty());
-    assert_eq!(named(&status.uncounted.failed), ["f"]);
-    assert_eq!(world.released(), ["e", "c", "b", "a", "f", "d", "g"], "by index, and those that lie count for nothing");
+    assert!(status.named.succeeded.is_empty());
+    assert_eq!(named(&status.named.failed), ["f"]);
+    assert_eq!(world.untracks(), ["e", "c", "b", "a", "f", "d", "g"], "by index, and those that lie count for nothing");
 }
 
 #[test]
@@ -91,20 +88,20 @@ fn a_job_that_shrinks_forgets_indexes() {
 fn an_index_is_not_complete_because_of_a_pod_that_was_dealt_with() {
     // Counted as failed when it was going; the cache lags.
     let pods = [pod("a").index(0).deleting().succeeded()];
-    let world = job("j").indexed(2, 2).status("failed", 1).with(pods).processed(&["a"]);
-    assert_eq!((&*world.status().completed_indexes, world.released().len()), ("", 0));
+    let world = job("j").indexed(2, 2).status("failed", 1).with(pods).untracked_here(&["a"]);
+    assert_eq!((&*world.status().completed_indexes, world.untracks().len()), ("", 0));
 }
 
 #[test]
 fn nothing_is_lost_where_one_status_cannot_name_everything() {
     let going = (0..5).map(|n| pod(&format!("go-{n}")).deleting());
-    let mut world = job("j").with(going.chain([pod("ok").succeeded()])).limits(|limits| limits.uncounted = 3);
+    let mut world = job("j").with(going.chain([pod("ok").succeeded()])).limits(|limits| limits.named_pods = 3);
     let mut ends = Vec::new();
     for _ in 0..3 {
         ends.extend(world.end());
-        let released = world.released();
+        let released = world.untracks();
         let mut status = world.status();
-        assert!(status.uncounted.len() <= 3);
+        assert!(status.named.len() <= 3);
         world.pods =
             world.pods.into_iter().map(|p| if released.contains(&p.name()) { p.untracked() } else { p }).collect();
         let left = world.pods.iter().filter(|pod| pod.build().tracked).map(|pod| pod.build().meta().uid.clone());
@@ -112,8 +109,8 @@ fn nothing_is_lost_where_one_status_cannot_name_everything() {
         world.job.0["status"] = serde_json::to_value(&status).unwrap();
     }
     let status = world.status();
-    assert_eq!((status.failed, status.succeeded, status.uncounted.len()), (5, 1, 0));
-    assert!(world.released().is_empty() && !ends.is_empty() && ends.iter().all(|end| *end == ends[0]), "{ends:?}");
+    assert_eq!((status.failed, status.succeeded, status.named.len()), (5, 1, 0));
+    assert!(world.untracks().is_empty() && !ends.is_empty() && ends.iter().all(|end| *end == ends[0]), "{ends:?}");
 }
 
 #[test]
@@ -121,26 +118,26 @@ fn a_full_list_keeps_nobody_who_is_in_it() {
     let pods = (0..9).map(|n| pod(&format!("p{n}")).succeeded());
     let full = json!({"succeeded": ["p1", "p4", "p8"]});
     let world = job("j").completions(Some(9), 9).status("uncountedTerminatedPods", full).with(pods);
-    let plan = world.limits(|limits| limits.uncounted = 3).plan();
+    let plan = world.limits(|limits| limits.named_pods = 3).plan();
     let released: Vec<_> =
-        plan.tracked.release.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect();
+        plan.tracked.untrack.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect();
     assert_eq!((released, plan.tracked.capped), (vec!["p1".into(), "p4".into(), "p8".into()], true));
     let pods = (0..3).map(|n| pod(&format!("p{n}")).succeeded());
-    let exactly = job("j").completions(Some(3), 3).with(pods).limits(|limits| limits.uncounted = 3);
+    let exactly = job("j").completions(Some(3), 3).with(pods).limits(|limits| limits.named_pods = 3);
     assert!(!exactly.plan().tracked.capped, "nothing is left");
 }
 
 #[test]
 fn one_status_names_only_so_many() {
     let pods = (0..7).map(|n| pod(&format!("p{n}")).succeeded());
-    let world = job("j").completions(Some(9), 9).with(pods).limits(|limits| limits.uncounted = 3);
+    let world = job("j").completions(Some(9), 9).with(pods).limits(|limits| limits.named_pods = 3);
     let plan = world.plan();
     assert!(plan.tracked.capped);
-    assert_eq!(named(&plan.tracked.status.uncounted.succeeded), ["p0", "p1", "p2"]);
-    assert_eq!(world.released().len(), 3);
+    assert_eq!(named(&plan.tracked.status.named.succeeded), ["p0", "p1", "p2"]);
+    assert_eq!(world.untracks().len(), 3);
     let pods = (0..7).map(|n| pod(&format!("p{n}")).index(n).succeeded());
-    let indexed = job("j").indexed(9, 9).with(pods).limits(|limits| limits.uncounted = 3);
-    assert_eq!((&*indexed.status().completed_indexes, indexed.released().len()), ("0-6", 3));
+    let indexed = job("j").indexed(9, 9).with(pods).limits(|limits| limits.named_pods = 3);
+    assert_eq!((&*indexed.status().completed_indexes, indexed.untracks().len()), ("0-6", 3));
 }
 
 #[test]
@@ -152,8 +149,8 @@ fn ignored_failures_do_not_count_and_still_delay() {
     let world = job.with(pods);
     let plan = world.plan();
     assert_eq!((plan.situation.failed, plan.situation.backoff.failures, world.end()), (1, 2, None));
-    assert_eq!(named(&plan.tracked.status.uncounted.failed), ["b"]);
-    assert_eq!(world.released(), ["a", "b"]);
+    assert_eq!(named(&plan.tracked.status.named.failed), ["b"]);
+    assert_eq!(world.untracks(), ["a", "b"]);
     let actions: Vec<_> = plan.tracked.actions.iter().map(|(action, n)| (action.as_str(), *n)).collect();
     assert_eq!(actions, [("Ignore", 1), ("Count", 1)]);
     assert_eq!(world.does(), "wait 19s for 3");
@@ -163,12 +160,9 @@ fn ignored_failures_do_not_count_and_still_delay() {
 fn a_job_that_is_being_deleted_lets_go_of_its_pods() {
     let mut world = job("j").completions(Some(5), 5).with([pod("a"), pod("b").succeeded(), pod("c").failed()]);
     world.job = world.job.deleting();
-    assert_eq!(world.released(), ["a", "b", "c"]);
+    assert_eq!(world.untracks(), ["a", "b", "c"]);
     let status = world.status();
-    assert_eq!(
-        (named(&status.uncounted.succeeded), named(&status.uncounted.failed)),
-        (vec!["b".into()], vec!["c".into()])
-    );
+    assert_eq!((named(&status.named.succeeded), named(&status.named.failed)), (vec!["b".into()], vec!["c".into()]));
 }
 
 #[test]
@@ -187,8 +181,8 @@ fn an_adopted_pod_counts_at_once() {
     let world =
         job("j").completions(Some(2), 2).with([pod("a").orphan().succeeded(), pod("b").orphan().labels(json!({}))]);
     let plan = world.plan();
-    assert_eq!(plan.adopt.len(), 1);
-    assert_eq!(named(&plan.tracked.status.uncounted.succeeded), ["a"]);
-    let plan = job("j").with([pod("a").labels(json!({}))]).plan();
-    assert_eq!((plan.release.len(), plan.situation.pods.len()), (1, 0));
+    assert_eq!(world.snapshot().claims.adopt.len(), 1);
+    assert_eq!(named(&plan.tracked.status.named.succeeded), ["a"]);
+    let world = job("j").with([pod("a").labels(json!({}))]);
+    assert_eq!((world.snapshot().claims.release.len(), world.plan().situation.pods.len()), (1, 0));
 }

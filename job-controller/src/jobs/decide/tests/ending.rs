@@ -51,7 +51,7 @@ fn counted_and_uncounted_failures_add_up() {
     assert_eq!(world(&["a"], 0).end(), None, "a Pod that is named is not counted twice");
     assert_eq!(world(&["x"], 0).end().as_deref(), Some(BACKOFF), "one that is named and gone counts");
     assert_eq!(world(&[], 1).end().as_deref(), Some(BACKOFF));
-    assert_eq!(world(&[], 1).processed(&["a"]).end(), None, "one that was dealt with does not");
+    assert_eq!(world(&[], 1).untracked_here(&["a"]).end(), None, "one that was dealt with does not");
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn a_job_fails_when_its_time_is_over() {
     assert_eq!(with(60).status("startTime", json!(null)).with([]).end(), None);
     assert_eq!(with(0).status("startTime", json!(null)).with([]).end().as_deref(), Some(DEADLINE));
     let running = with(60).with([pod("a")]);
-    assert_eq!((running.does().as_str(), running.released().len()), ("end a", 1));
-    assert_eq!(running.status().uncounted.failed.len(), 1, "who still runs has failed");
+    assert_eq!((running.does().as_str(), running.untracks().len()), ("fail a", 1));
+    assert_eq!(running.status().named.failed.len(), 1, "who still runs has failed");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_job_completes_when_enough_has_succeeded_and_nothing_is_active() {
         (None, 0, 0, false),
     ] {
         let pods = (0..active).map(|n| pod(&format!("p{n}")));
-        let world = job("j").completions(completions, 2).status("succeeded", succeeded).with(pods).blocked();
+        let world = job("j").completions(completions, 2).status("succeeded", succeeded).with(pods).unseen_writes();
         assert_eq!(world.end().as_deref(), want.then_some(REACHED), "{completions:?} {succeeded} {active}");
     }
     let surplus = job("j").completions(Some(3), 2).status("succeeded", 3).with([pod("a")]);
@@ -114,7 +114,7 @@ fn a_suspended_job_that_wants_nothing_completes() {
     let world = job("j").completions(Some(0), 1).spec("suspend", true).status("startTime", json!(null)).with([]);
     assert_eq!(world.end().as_deref(), Some(REACHED));
     let (job, mut status) = (world.job.read(), world.status());
-    let end = world.plan().tracked.end.unwrap();
+    let end = world.plan().managed.end_to_write.unwrap();
     assert!(settle::finish(&job, &mut status, &end, 0, at(0)));
     assert_eq!((status.start_time, status.completion_time), (None, Some(at(0))));
 }
@@ -122,32 +122,32 @@ fn a_suspended_job_that_wants_nothing_completes() {
 #[test]
 fn a_job_whose_pods_are_not_all_gone_has_not_ended_yet() {
     let over = job("j").spec("activeDeadlineSeconds", 5).with([pod("a"), pod("b").failed()]);
-    assert_eq!(over.clone().blocked().end(), None);
+    assert_eq!(over.clone().unseen_writes().end(), None);
     let plan = over.plan();
     let nothing = crate::jobs::plan::PodWrites { removed: 0, ..crate::jobs::plan::PodWrites::default() };
     let managed = crate::jobs::decide::manage::managed(&over.snapshot(), &plan.situation, &plan.manage, &nothing);
-    assert_eq!((managed.end, managed.active, managed.scaled), (None, 1, false));
+    assert_eq!((managed.end_to_write, managed.active, plan.manage.scales()), (None, 1, false));
 }
 
 #[test]
-fn success_policies_end_a_job_and_spare_who_still_runs() {
+fn success_policies_end_a_job_and_do_not_count_pods_that_still_run() {
     let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
     let job = job("j").indexed(3, 3).spec("successPolicy", policy);
     let pods = [pod("a").index(0).succeeded(), pod("b").index(1).succeeded(), pod("c").index(2)];
     let world = job.clone().with(pods.clone());
     assert_eq!(world.end().as_deref(), Some(MET));
-    assert_eq!((world.does().as_str(), world.released()), ("spare c", vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!((world.does().as_str(), world.untracks()), ("delete uncounted c", vec!["a".to_owned(), "b".to_owned()]));
     let status = world.status();
-    assert_eq!((&*status.completed_indexes, status.succeeded, status.uncounted.failed.len()), ("0,1", 2, 0));
+    assert_eq!((&*status.completed_indexes, status.succeeded, status.named.failed.len()), ("0,1", 2, 0));
     let stale = world.stale();
-    assert_eq!((stale.does().as_str(), stale.end()), ("blocked by 2 deleted pods", None), "it may have failed");
+    assert_eq!((stale.does().as_str(), stale.end()), ("not allowed: 2 deleted pods", None), "it may have failed");
     let [a, b, _] = pods;
     let failed = job.with([a, b, pod("c").index(2).failed()]).status();
-    assert_eq!(failed.uncounted.failed.len(), 1);
+    assert_eq!(failed.named.failed.len(), 1);
 }
 
 #[test]
-fn who_was_spared_by_a_process_that_died_has_not_failed() {
+fn a_pod_untracked_by_a_process_that_died_has_not_failed() {
     let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
     let pods = [
         pod("a").index(0).succeeded(),
@@ -161,10 +161,10 @@ fn who_was_spared_by_a_process_that_died_has_not_failed() {
             job = job.spec(field, value.clone());
         }
         let world = job.with(pods.clone());
-        assert_eq!((world.end().as_deref(), world.does().as_str()), (Some(MET), "spare d"), "{limits}");
+        assert_eq!((world.end().as_deref(), world.does().as_str()), (Some(MET), "delete uncounted d"), "{limits}");
         let status = world.status();
-        assert_eq!((status.uncounted.failed.len(), status.terminating), (0, Some(2)), "{limits}");
-        assert_eq!(world.released(), ["a", "b"]);
+        assert_eq!((status.named.failed.len(), status.terminating), (0, Some(2)), "{limits}");
+        assert_eq!(world.untracks(), ["a", "b"]);
     }
 }
 
@@ -174,9 +174,9 @@ fn a_pod_that_goes_has_failed_whatever_else_happens() {
     let job = job("j").indexed(3, 3).spec("successPolicy", policy);
     let pods = [pod("a").index(0).succeeded(), pod("b").index(1).deleting()];
     let world = job.clone().with(pods.clone());
-    assert_eq!((world.end().as_deref(), world.status().uncounted.failed.len()), (Some(MET), 1));
+    assert_eq!((world.end().as_deref(), world.status().named.failed.len()), (Some(MET), 1));
     let patient = job.clone().spec("podReplacementPolicy", "Failed").with(pods.clone());
-    assert_eq!((patient.end().as_deref(), patient.status().uncounted.failed.len()), (Some(MET), 0));
+    assert_eq!((patient.end().as_deref(), patient.status().named.failed.len()), (Some(MET), 0));
     assert_eq!(job.clone().spec("backoffLimit", 0).with(pods.clone()).end().as_deref(), Some(BACKOFF));
     let limited = job.spec("backoffLimitPerIndex", 0).with(pods);
     assert_eq!(limited.status().failed_indexes.as_deref(), Some("1"));
@@ -185,26 +185,26 @@ fn a_pod_that_goes_has_failed_whatever_else_happens() {
     let late = || crate::world::job("j").indexed(2, 2).spec("activeDeadlineSeconds", 5);
     assert_eq!(late().with(going()).end().as_deref(), Some(DEADLINE));
     let both = late().spec("backoffLimit", 0).with(going());
-    assert_eq!((both.end().as_deref(), both.status().uncounted.failed.len()), (Some(BACKOFF), 2));
+    assert_eq!((both.end().as_deref(), both.status().named.failed.len()), (Some(BACKOFF), 2));
 }
 
 #[test]
 fn the_end_is_told_once_everything_is_counted_and_gone() {
     let world = job("j").with([pod("a").succeeded()]);
-    let (job, end, mut status) = (world.job.read(), world.plan().tracked.end.unwrap(), world.status());
+    let (job, end, mut status) = (world.job.read(), world.plan().managed.end_to_write.unwrap(), world.status());
     assert!(!settle::finish(&job, &mut status.clone(), &end, 0, at(9)), "a Pod is not counted yet");
     assert!(settle::settle(&mut status, &common::map::HashSet::default()));
     assert!(!settle::finish(&job, &mut status.clone(), &end, 1, at(9)), "a Pod is still going");
     assert!(settle::finish(&job, &mut status, &end, 0, at(9)));
     let kinds: Vec<&str> = status.conditions.iter().map(|c| &*c.kind).collect();
     assert_eq!(kinds, ["SuccessCriteriaMet", "Complete"]);
-    assert_eq!((status.succeeded, status.completion_time, status.uncounted.len()), (1, Some(at(9)), 0));
+    assert_eq!((status.succeeded, status.completion_time, status.named.len()), (1, Some(at(9)), 0));
 }
 
 #[test]
 fn no_end_is_before_its_start() {
     let world = job("j").status("startTime", at(500).to_string()).with([pod("a").succeeded()]);
-    let (job, end, mut status) = (world.job.read(), world.plan().tracked.end.unwrap(), world.status());
+    let (job, end, mut status) = (world.job.read(), world.plan().managed.end_to_write.unwrap(), world.status());
     settle::settle(&mut status, &common::map::HashSet::default());
     assert!(settle::finish(&job, &mut status, &end, 0, at(0)));
     assert_eq!(status.completion_time, Some(at(500)));
@@ -214,7 +214,7 @@ fn no_end_is_before_its_start() {
 fn a_job_that_fails_while_suspended_gets_the_start_that_servers_want() {
     let suspended = job("j").spec("suspend", true).spec("backoffLimit", 0).status("startTime", json!(null));
     let world = suspended.with([pod("a").failed()]);
-    let (job, end, mut status) = (world.job.read(), world.plan().tracked.end.unwrap(), world.status());
+    let (job, end, mut status) = (world.job.read(), world.plan().managed.end_to_write.unwrap(), world.status());
     assert_eq!(status.start_time, None);
     settle::settle(&mut status, &common::map::HashSet::default());
     assert!(settle::finish(&job, &mut status, &end, 0, at(7)));
@@ -234,21 +234,24 @@ fn a_job_that_is_being_deleted_takes_the_finalizer_of_every_pod_it_controls() {
             pod("orphan").orphan().labels(other()),
         ]
     };
-    let world = |job: crate::world::JobBuilder| job.with(pods()).processed(&["sent"]);
+    let world = |job: crate::world::JobBuilder| job.with(pods()).untracked_here(&["sent"]);
     let lives = world(job("j").completions(Some(9), 9));
-    assert_eq!(lives.untracked(), [""; 0], "a Job that lives releases them");
-    let plan = lives.plan();
-    let released: Vec<&str> = plan.release.iter().map(|pod| &*pod.meta().name).collect();
+    assert_eq!(lives.untracks_uncounted(), [""; 0], "a Job that lives releases them");
+    let snapshot = lives.snapshot();
+    let released: Vec<&str> = snapshot.claims.release.iter().map(|pod| &*pod.meta().name).collect();
     assert_eq!(released, ["changed", "done", "plain", "sent"]);
     let deleted = || job("j").completions(Some(9), 9).deleting();
     let dies = world(deleted());
-    assert_eq!((dies.untracked(), dies.released()), (vec!["changed".into(), "done".into()], vec!["mine".to_owned()]));
-    assert!(dies.status().uncounted.is_empty() && dies.plan().release.is_empty(), "they count for nothing");
+    assert_eq!(
+        (dies.untracks_uncounted(), dies.untracks()),
+        (vec!["changed".into(), "done".into()], vec!["mine".to_owned()])
+    );
+    assert!(dies.status().named.is_empty() && dies.snapshot().claims.release.is_empty(), "they count for nothing");
     let unknown = world(deleted().spec("completionMode", "Odd"));
-    assert_eq!(unknown.untracked(), ["changed", "done", "mine"], "nobody counts them");
+    assert_eq!(unknown.untracks_uncounted(), ["changed", "done", "mine"], "nobody counts them");
     let broken = world(deleted().spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})));
-    assert_eq!(broken.untracked(), ["mine", "changed", "done"]);
+    assert_eq!(broken.untracks_uncounted(), ["mine", "changed", "done"]);
     for job in [deleted().spec("managedBy", "example.com/queue"), deleted().condition("Failed", "True", "R", "m")] {
-        assert_eq!(world(job).untracked(), [""; 0], "another loop, or another controller, sees to them");
+        assert_eq!(world(job).untracks_uncounted(), [""; 0], "another loop, or another controller, sees to them");
     }
 }

@@ -45,7 +45,7 @@ fn candidate() -> JobBuilder {
 fn of(world: &World, known: impl Into<Option<Scheduling>>) -> String {
     let mut snapshot = world.snapshot();
     snapshot.scheduling = known.into();
-    match decide(&snapshot).gang {
+    match decide(&snapshot).sync.unwrap().gang {
         Gang::Ordinary(None) => "ordinary".to_owned(),
         Gang::Ordinary(Some(why)) => why.to_string(),
         Gang::Group(name) => format!("group {name}"),

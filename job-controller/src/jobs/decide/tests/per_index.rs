@@ -13,19 +13,19 @@ fn a_failed_pod_is_kept_until_its_replacement_is_there() {
     let first = pod("a").index(3).failures(0, 0).failed();
     let world = limited(4, 1).status("completedIndexes", "0-2").status("succeeded", 3).with([first.clone()]);
     assert_eq!(world.does(), "create 3/1");
-    assert!(world.released().is_empty() && world.status().uncounted.is_empty());
+    assert!(world.untracks().is_empty() && world.status().named.is_empty());
     let replaced = limited(4, 1)
         .status("completedIndexes", "0-2")
         .status("succeeded", 3)
         .with([first.clone(), pod("b").index(3).failures(1, 0)]);
-    assert_eq!((replaced.does().as_str(), replaced.released()), ("nothing", vec!["a".to_owned()]));
+    assert_eq!((replaced.does().as_str(), replaced.untracks()), ("nothing", vec!["a".to_owned()]));
     let given_up = limited(5, 1)
         .status("completedIndexes", "0-2")
         .status("succeeded", 3)
         .status("failed", 1)
         .with([pod("b").index(3).failures(1, 0).failed()]);
     let status = given_up.status();
-    assert_eq!((status.failed_indexes.as_deref(), status.uncounted.failed.len()), (Some("3"), 1));
+    assert_eq!((status.failed_indexes.as_deref(), status.named.failed.len()), (Some("3"), 1));
     assert_eq!(given_up.does(), "create 4/0");
 }
 
@@ -58,7 +58,11 @@ fn policies_decide_what_a_failure_of_an_index_is() {
 fn the_pod_with_most_failures_is_kept_then_the_latest() {
     let kept = |pods: Vec<crate::world::PodBuilder>| {
         let plan = limited(2, 9).with(pods).plan();
-        plan.situation.kept.values().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect::<Vec<_>>()
+        plan.situation
+            .predecessors
+            .values()
+            .map(|at| plan.situation.pods[*at].pod.meta().name.to_string())
+            .collect::<Vec<_>>()
     };
     let failed = |name: &str, counted: u32, second: i64| pod(name).index(0).failures(counted, 0).failed_at(1, second);
     assert_eq!(kept(vec![failed("a", 1, -50), failed("b", 2, -40)]), ["b"]);
@@ -119,5 +123,5 @@ fn no_index_is_both_completed_and_failed() {
     let world = before.with(twins());
     let status = world.status();
     assert_eq!((&*status.completed_indexes, status.failed_indexes.as_deref(), status.succeeded), ("", Some("0"), 0));
-    assert_eq!(world.released(), ["a", "b"]);
+    assert_eq!(world.untracks(), ["a", "b"]);
 }

@@ -10,12 +10,8 @@ use serde_json::{Value, json};
 use crate::{
     indexes::IndexSet,
     jobs::{
-        decide::{
-            decide, manage,
-            settle::{finish, settle},
-            track,
-        },
-        plan::{Manage, Plan, PodWrites},
+        decide::{decide, manage, settle::conclude, track},
+        plan::{Manage, PodWrites, SyncPlan},
         snapshot::{Limits, Record, Snapshot},
     },
     objects::{Status, kinds},
@@ -77,7 +73,7 @@ struct Model {
     history: Vec<BTreeMap<String, ModelPod>>,
     created: usize,
     /// What one process remembers.
-    processed: BTreeSet<String>,
+    untracked_here: BTreeSet<String>,
     /// Uids that were ever named as failed.
     named_failed: BTreeSet<String>,
     succeeded: usize,
@@ -111,7 +107,7 @@ impl Model {
             pods: BTreeMap::new(),
             history: Vec::new(),
             created: 0,
-            processed: BTreeSet::new(),
+            untracked_here: BTreeSet::new(),
             named_failed: BTreeSet::new(),
             succeeded: 0,
             failed: 0,
@@ -155,25 +151,25 @@ impl Model {
             job: self.job.clone(),
             pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
             terminating_namespace: false,
-            blocked: lag > 0,
+            unseen_writes: lag > 0,
             is_stale: lag > 0,
-            limits: Limits { uncounted: 4, pods: 3, ..limits() },
-            processed: Vec::new(),
+            limits: Limits { named_pods: 4, pods: 3, ..limits() },
+            untracked_here: Vec::new(),
             backoff: Record::default(),
         };
         let mut snapshot = world.snapshot();
-        snapshot.processed = std::sync::Arc::new(self.processed.iter().map(|uid| Uid::new(uid)).collect());
+        snapshot.untracked_here = std::sync::Arc::new(self.untracked_here.iter().map(|uid| Uid::new(uid)).collect());
         snapshot
     }
 
     fn put(&mut self, status: &Status) {
         let before = self.status();
         let uids = |list: &[Uid]| list.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
-        let (succeeded, failed) = (uids(&status.uncounted.succeeded), uids(&status.uncounted.failed));
+        let (succeeded, failed) = (uids(&status.named.succeeded), uids(&status.named.failed));
         assert!(succeeded.is_disjoint(&failed));
         assert!(status.failed >= before.failed);
         if status.is_finished() {
-            assert!(status.uncounted.is_empty() && status.active == 0 && status.terminating == Some(0));
+            assert!(status.named.is_empty() && status.active == 0 && status.terminating == Some(0));
             assert!(before.has(kinds::SUCCESS_CRITERIA_MET) || before.has(kinds::FAILURE_TARGET));
         }
         self.named_failed.extend(failed);
@@ -182,7 +178,7 @@ impl Model {
     }
 
     /// The finalizer of a Pod goes because it was counted: what it really was is noted here, by itself.
-    fn release(&mut self, name: &str) {
+    fn untrack(&mut self, name: &str) {
         let (job, fails) = (self.job.read(), self.status().has(kinds::FAILURE_TARGET));
         let patient = job.only_replaces_failed();
         let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.finalizer) else { return };
@@ -198,7 +194,7 @@ impl Model {
         }
     }
 
-    fn carry_out(&mut self, snapshot: &Snapshot, plan: &Plan, life: &mut Life) -> Result<PodWrites, Died> {
+    fn carry_out(&mut self, snapshot: &Snapshot, plan: &SyncPlan, life: &mut Life) -> Result<PodWrites, Died> {
         let name = |at: usize| plan.situation.pods[at].pod.meta().name.to_string();
         match &plan.manage {
             Manage::Create { pods, .. } => {
@@ -212,17 +208,17 @@ impl Model {
             }
             manage => {
                 let victims = manage.victims();
-                let counted = matches!(plan.manage, Manage::End(_));
+                let counted = matches!(plan.manage, Manage::DeleteAsFailed(_));
                 for victim in victims {
                     if !counted {
                         life.write()?;
-                        if let Some(pod) = self.pods.get_mut(&name(victim.at)) {
-                            assert!(snapshot.blocked.is_none() && pod.phase == Phase::Running);
+                        if let Some(pod) = self.pods.get_mut(&name(victim.position)) {
+                            assert!(snapshot.unseen_writes.is_none() && pod.phase == Phase::Running);
                             pod.finalizer = false;
                         }
                     }
                     life.write()?;
-                    if let Some(pod) = self.pods.get_mut(&name(victim.at)) {
+                    if let Some(pod) = self.pods.get_mut(&name(victim.position)) {
                         pod.going = true;
                     }
                 }
@@ -233,38 +229,30 @@ impl Model {
 
     fn sync(&mut self, life: &mut Life, lag: usize, refuses: u8) -> Result<(), Died> {
         let snapshot = self.snapshot(lag);
-        let plan = decide(&snapshot);
-        if plan.left_alone.is_some() {
-            return Ok(());
-        }
+        let Ok(plan) = decide(&snapshot).sync else { return Ok(()) };
         let outcome = self.carry_out(&snapshot, &plan, life)?;
         let managed = manage::managed(&snapshot, &plan.situation, &plan.manage, &outcome);
-        let mut tracked = track::track(&snapshot, &plan.situation, &managed, at(0));
-        assert!(tracked.status.uncounted.len() <= 4);
+        let tracked = track::track(&snapshot, &plan.situation, &plan.manage, &managed, at(0));
+        assert!(tracked.status.named.len() <= 4);
         if tracked.writes {
             life.write()?;
             self.put(&tracked.status);
         }
-        let mut status = tracked.status.clone();
-        let mut failed = false;
-        for position in &tracked.release {
-            let name = plan.situation.pods[*position].pod.meta().name.to_string();
+        let mut untracked = Vec::new();
+        for position in &tracked.untrack {
+            let pod = &plan.situation.pods[*position].pod;
             if refuses & (1 << (position % 8)) != 0 {
-                failed = true;
                 continue;
             }
             life.write()?;
-            self.release(&name);
-            self.processed.insert(name.clone());
-            tracked.uncounted.remove(&Uid::new(&name));
+            self.untrack(&pod.meta().name);
+            self.untracked_here.insert(pod.meta().name.to_string());
+            untracked.push(pod);
         }
-        let mut changed = settle(&mut status, &tracked.uncounted);
-        if let Some(end) = tracked.end.filter(|_| !failed && !tracked.capped) {
-            changed |= finish(&snapshot.job, &mut status, &end, tracked.terminating, at(0));
-        }
-        if changed {
+        let conclusion = conclude(&snapshot, &tracked, &managed, &tracked.status, &untracked, at(0));
+        if conclusion.reason.is_some() {
             life.write()?;
-            self.put(&status);
+            self.put(&conclusion.status);
         }
         Ok(())
     }
@@ -289,7 +277,7 @@ impl Model {
             }
             Step::Sync { dies_after, lag, refuses } => {
                 if self.sync(&mut Life(*dies_after), *lag, *refuses).is_err() {
-                    self.processed.clear();
+                    self.untracked_here.clear();
                     self.history.clear();
                 }
             }

@@ -132,7 +132,7 @@ fn while_a_replacement_waits_the_active_pods_are_counted_truly() {
 #[test]
 fn nothing_is_created_or_deleted_when_it_must_not_be() {
     let missing = || job("j").completions(Some(3), 3).with([pod("a")]);
-    assert_eq!(missing().blocked().does(), "blocked by 2 deleted pods");
+    assert_eq!(missing().unseen_writes().does(), "not allowed: 2 deleted pods");
     let mut deleting = missing();
     deleting.job = deleting.job.deleting();
     assert_eq!(deleting.does(), "deleting");
@@ -144,7 +144,7 @@ fn nothing_is_created_or_deleted_when_it_must_not_be() {
     ] {
         let world = job.clone().with([pod("a").failed()]);
         let told = world.explain();
-        assert!(world.plan().left_alone.is_some() && told.actions.is_empty(), "{job:?}");
+        assert!(crate::jobs::decide::decide(&world.snapshot()).sync.is_err() && told.actions.is_empty(), "{job:?}");
         assert_eq!(job.with([]).does(), want);
     }
 }
@@ -162,7 +162,7 @@ fn a_suspended_job_runs_no_pods_and_says_so() {
         ("Suspended", "True", "JobSuspended", "Job suspended")
     );
     assert!(condition.last_probe_time.is_some() && condition.last_probe_time == condition.last_transition_time);
-    assert!(suspended.released().is_empty(), "their finalizers go with them, uncounted");
+    assert!(suspended.untracks().is_empty(), "their finalizers go with them, uncounted");
     let kept = suspended.limits(|limits| limits.clears_start_time = false);
     assert!(kept.status().start_time.is_some());
 }
@@ -196,7 +196,7 @@ fn a_resumed_job_begins_anew() {
 
 #[test]
 fn a_job_that_may_not_be_scaled_now_is_neither_suspended_nor_resumed() {
-    let suspended = job("j").spec("suspend", true).with([pod("a")]).blocked();
+    let suspended = job("j").spec("suspend", true).with([pod("a")]).unseen_writes();
     assert!(suspended.plan().tracked.suspension.is_none());
     let mut deleting = job("j").spec("suspend", true).with([pod("a")]);
     deleting.job = deleting.job.deleting();
