@@ -188,7 +188,7 @@ impl Controller for JobController {
     }
 
     /// A Job that had finished, or was gone, before its last sync ended may have been forgotten already: it is forgotten again.
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         let meta = &snapshot.job.metadata;
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
         let lives = self.jobs.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));

@@ -89,17 +89,6 @@ impl Selector {
         Self { state: State::Invalid(Box::new(error)), ..Self::default() }
     }
 
-    /// The selector of a kind that has only equality (`ReplicationController`); without any label it matches nothing.
-    pub fn from_map(labels: Labels) -> Self {
-        if labels.is_empty() {
-            return Self::default();
-        }
-        match check_labels(&labels) {
-            Ok(()) => Self { state: State::Valid, labels, ..Self::default() },
-            Err(error) => Self { state: State::Invalid(Box::new(error)), ..Self::default() },
-        }
-    }
-
     /// What is wrong with it, if anything is.
     pub fn problem(&self) -> Option<&SelectorError> {
         if let State::Invalid(error) = &self.state { Some(error) } else { None }

@@ -46,7 +46,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
                 }
                 LeftAlone::Selector(problem) => io.note(Note::BrokenSelector(problem.to_string())),
             }
-            return untracked.failure(UNTRACKING).map_or(Ok(Requeue::No), Err);
+            return untracked.failure(UNTRACKING).map_or(Ok(Requeue::AsPlanned), Err);
         }
     };
     // What the sync is about, for metrics.

@@ -122,7 +122,7 @@ impl Watch {
 
     /// A terminating Pod brings its Job, or, where no Job counts it any more, itself to the queue of orphans.
     fn on_terminating_pod(&self, pod: &CachedPod) {
-        match self.owner(pod.meta()).filter(|job| !job.is_finished()) {
+        match owner_of(&self.jobs, pod.meta()).filter(|job| !job.is_finished()) {
             Some(job) => self.add(&job.metadata),
             None => self.strip(pod),
         }

@@ -60,7 +60,7 @@ async fn remove(job: &Job, io: Io<'_>) -> Outcome {
         Plan::Remove { late } => return delete(live, late, io).await,
         Plan::Unknown => Err(no_finish_time(job)),
         Plan::Wait { left, .. } => Ok(Requeue::After(left)),
-        Plan::Nothing => Ok(Requeue::No),
+        Plan::Nothing => Ok(Requeue::AsPlanned),
     };
     io.deviate("the Job is another one, or its time to live was changed");
     instead
@@ -72,7 +72,7 @@ async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Outcome {
     let removed = io.send(delete.doing("remove").because("its time is over")).await;
     removed.map_err(|refusal| Failed::request("removing the finished Job", &refusal))?;
     io.note(Note::Removed(late, finish_time(live)));
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 fn no_finish_time(job: &Job) -> Failed {

@@ -94,7 +94,9 @@ impl Executor {
         let Forecast { account, effects, outcome } = forecast;
         let run = Run::new(self, subject, account.as_ref());
         let Some(account) = &account else {
-            effects.into_iter().for_each(|effect| run.apply(effect));
+            for effect in effects {
+                run.apply(effect);
+            }
             return outcome;
         };
         self.accounts.iter().for_each(|accounts| accounts.begins(account));
@@ -154,7 +156,7 @@ impl Answer {
     }
 }
 
-impl<'r, N: Note> Io<'r, N> {
+impl<N: Note> Io<'_, N> {
     /// Sends a request. A write that would leave after this process lost its Lease does not return: the sync ends there.
     pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
         match self.0 {
@@ -376,7 +378,7 @@ impl<'r, N: Note> Run<'r, N> {
         self.own_writes.refused(request, &refusal, || &self.object().1);
         if is_stopped {
             self.is_stopped.store(true, Ordering::Relaxed);
-            std::future::pending().await
+            return std::future::pending().await;
         }
         Err(refusal)
     }

@@ -94,7 +94,7 @@ impl Stored<'_> {
     async fn write(&mut self, status: &Status, why: String, io: Io<'_>) -> Result<(), Refusal> {
         let body = io.body(|| json!({"status": status}));
         let request = Request::status(JOBS, &self.job.metadata, body).because(why);
-        let answer = io.read::<Answer>(request).await?;
+        let answer = io.send_and_read::<Answer>(request).await?;
         let written = answer.map_or_else(|| status.clone(), |answer| answer.status.unwrap_or_default());
         let before = std::mem::replace(&mut self.status, written);
         io.note(Note::Counted(Box::new([before, self.status.clone()])));

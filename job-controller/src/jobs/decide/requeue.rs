@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::controller::Requeue;
+use common::io::Requeue;
 
 use crate::jobs::{
     plan::{Manage, PodWrites, SyncPlan, Tracked},
@@ -28,7 +28,7 @@ pub fn requeue(
         return if has_progressed { Requeue::After(Duration::ZERO) } else { Requeue::Conflict };
     }
     // The loop knows when the first plan is due; one that was decided again may be due earlier.
-    plan.requeue_after.map_or(Requeue::No, Requeue::After)
+    plan.requeue_after.map_or(Requeue::AsPlanned, Requeue::After)
 }
 
 /// Whether every request was granted and Pods are left for another sync, because one sync writes a limited number of them.
