@@ -22,9 +22,9 @@ pub struct Memory {
 /// What is remembered of one Job.
 #[derive(Clone, Debug, Default)]
 pub struct Remembered {
-    /// As in the snapshot.
+    /// As in the [snapshot](super::snapshot::Snapshot::untracked_here).
     pub untracked_here: Arc<HashSet<Uid>>,
-    /// As in the snapshot.
+    /// As in the [snapshot](super::snapshot::Snapshot::seen_ended).
     pub seen_ended: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of the Job's Pods since the last success, as far as this process has seen them.
     pub backoff: Option<Record>,
@@ -41,12 +41,8 @@ pub struct Remembered {
 
 impl Memory {
     /// Changes what is remembered of a Job.
-    pub fn change<R>(&self, job: &Uid, change: impl FnOnce(&mut Remembered) -> R) -> R {
-        let mut jobs = self.jobs.lock();
-        if let Some(remembered) = jobs.get_mut(job) {
-            return change(remembered);
-        }
-        change(jobs.entry(job.clone()).or_default())
+    pub fn change(&self, job: &Uid, change: impl FnOnce(&mut Remembered)) {
+        change(self.jobs.lock().entry(job.clone()).or_default());
     }
 
     /// What is remembered of a Job.
@@ -61,7 +57,12 @@ impl Memory {
 
     /// Takes that back for Pods whose finalizer may still be there.
     pub fn still_tracked(&self, job: &Uid, pods: &[Uid]) {
-        self.change(job, |remembered| Arc::make_mut(&mut remembered.untracked_here).retain(|pod| !pods.contains(pod)));
+        self.change(job, |remembered| {
+            let untracked_here = Arc::make_mut(&mut remembered.untracked_here);
+            for pod in pods {
+                untracked_here.remove(pod);
+            }
+        });
     }
 
     /// Keeps what a sync has found of the Job's Pods.
