@@ -7,7 +7,7 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use common::{
     conditions::seconds,
-    io::{self, Class, Failed, Outcome, Request, Requeue, Retry, Role, Verb},
+    io::{self, Class, Failed, Request, Requeue, Retry, Role, Verb},
     meta::{Meta, Uid, Version},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -56,7 +56,7 @@ impl Record {
 }
 
 /// Carries a plan out. A plan that asks questions is decided anew once they are answered.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let mut snapshot = Cow::Borrowed(snapshot);
     let mut plan = Cow::Borrowed(plan);
     // Every answer settles a question, and the CronJob is read at most once.

@@ -59,7 +59,7 @@ use common::{
     controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, Informer, handler},
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::{Key, Uid},
     metrics::Histogram,
     queue::{Backoff, Queue},
@@ -152,7 +152,7 @@ impl Controller for CronJobController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{
     events::EventType,
-    io::{Failed, Outcome, Request, Requeue},
+    io::{Failed, Request, Requeue},
 };
 use serde_json::json;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (&plan.problem, plan.scope) {
         (Some(problem @ Problem::SelectsEverything), _) => {
             io.event(EventType::Warning, "SelectingAll", problem.to_string());
@@ -40,7 +40,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
 }
 
 /// Writes revisions and claims Pods and, unless that changes whose Pods are whose, creates and deletes Pods.
-async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     // The first denial of a change without which the sync goes on. It fails with it in the end.
     let mut denied: Option<Failed> = None;
     if !revisions::claim(snapshot, &mut denied, io).await? {

@@ -87,7 +87,7 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, Cached, Filtered, Informer, SinkInformer, handler},
     intern::Text,
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::{Key, Uid},
     parsed::Parsed,
     pods::PODS,
@@ -292,7 +292,7 @@ impl Controller for DaemonSetController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

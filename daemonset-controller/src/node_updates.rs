@@ -14,7 +14,7 @@ use common::{
     controller::{Controller, Observed},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::{Key, Uid},
     queue::Priority,
 };
@@ -46,7 +46,7 @@ impl Controller for NodeUpdates {
         }
     }
 
-    async fn carry_out(_: &Vec<Concern>, _: &Affected, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(_: &Vec<Concern>, _: &Affected, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(io).await
     }
 

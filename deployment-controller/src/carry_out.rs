@@ -12,7 +12,7 @@ use common::{
     api::Patch,
     conditions::Replacing,
     events::EventType,
-    io::{self, Answer, Class, Failed, Fields, Outcome, Refusal, Request, Requeue, Retry, Role},
+    io::{self, Answer, Class, Failed, Fields, Refusal, Request, Requeue, Retry, Role},
     map::HashMap,
     meta::{Meta, Uid, Version},
     refs::Claims,
@@ -73,7 +73,7 @@ impl From<Failed> for Stop {
 }
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let mut rollout = Rollout {
         snapshot,
         io,

@@ -12,7 +12,7 @@ use common::{
     controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer, handler},
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
@@ -103,7 +103,7 @@ impl Controller for EndpointsController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

@@ -6,7 +6,7 @@ use common::{
     controller::{Controller, Observed},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::{OwnerRef, Uid},
 };
 use jiff::Timestamp;
@@ -46,7 +46,7 @@ impl Controller for Collector {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

@@ -19,7 +19,7 @@ use common::{
     controller::{Controller, Observed},
     events::ObjectRef,
     informer::{AnyInformer, Informer, SharedInformer, handler},
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     map::HashSet,
     meta::{Key, Uid},
     queue::{Priority, Queue},
@@ -129,7 +129,7 @@ impl Controller for JobController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

@@ -17,7 +17,7 @@ use common::{
     controller::{Controller, Observed},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::Uid,
 };
 use jiff::Timestamp;
@@ -42,7 +42,7 @@ impl Controller for OrphanController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(plan, io).await
     }
 

@@ -17,7 +17,7 @@ use common::{
     controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::{Key, Uid},
     metrics::Histogram,
     queue::{Backoff, Queue},
@@ -66,7 +66,7 @@ impl Controller for TtlController {
         decide::decide(&snapshot.job, snapshot.now)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

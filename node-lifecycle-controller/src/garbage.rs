@@ -20,7 +20,7 @@ use common::{
     controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::Uid,
     metrics::{Counters, Stability},
     queue::{Backoff, Priority, Queue},
@@ -138,7 +138,7 @@ impl Controller for PodCollector {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(plan, io).await
     }
 

@@ -5,7 +5,7 @@ mod body;
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
-    io::{self, Claim, Class, Failed, Outcome, Pace, Refusal, Request, Requeue, Role, create_pod, delete_pod},
+    io::{self, Claim, Class, Failed, Pace, Refusal, Request, Requeue, Role, create_pod, delete_pod},
     meta::{Meta, Uid, Version},
     pods::PODS,
 };
@@ -44,7 +44,7 @@ type Io<'r> = io::Io<'r, Note>;
 const WATCH_LAG: Duration = Duration::from_millis(100);
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(problem) = plan.set.selector.problem() {
         io.note(Note::BrokenSelector(problem.to_string()));
         return Ok(Requeue::AsPlanned);

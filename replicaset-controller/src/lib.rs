@@ -73,7 +73,7 @@ use common::{
     controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, Informer, SharedInformer, handler},
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     map::HashSet,
     meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
@@ -307,7 +307,7 @@ impl<K: Kind> Controller for ReplicaController<K> {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

@@ -10,9 +10,7 @@ use std::{borrow::Cow, time::Duration};
 
 use common::{
     events::EventType,
-    io::{
-        Change, Claim, Class, Failed, Outcome, Pace, Refused, Request, Requeue, StoreRevision, Stored, delete_revision,
-    },
+    io::{Change, Claim, Class, Failed, Pace, Refused, Request, Requeue, StoreRevision, Stored, delete_revision},
     pods::PODS,
     revision::CONTROLLER_REVISIONS,
 };
@@ -35,7 +33,7 @@ use crate::{
 };
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(problem) = &plan.problem {
         if let Problem::TooManyClaims { .. } = problem {
             io.event(EventType::Warning, "TooManyClaims", problem.to_string());

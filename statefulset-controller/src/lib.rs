@@ -74,7 +74,7 @@ use common::{
     controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, FilteredInformer, Informer, handler},
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::{Key, Meta, Uid},
     parsed::Parsed,
     queue::{Backoff, Priority, Queue},
@@ -281,7 +281,7 @@ impl Controller for StatefulSetController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

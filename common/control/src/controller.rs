@@ -21,7 +21,7 @@ use crate::{
     consistency::{Behind, Ledger},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Note, Outcome},
+    io::{Failed, Io, Note, Requeue},
     map::HashSet,
     meta::Uid,
     object::Resource,
@@ -149,7 +149,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
         snapshot: &Self::Snapshot,
         plan: &Self::Plan,
         io: Io<'_, Self::Note>,
-    ) -> impl Future<Output = Outcome> + Send;
+    ) -> impl Future<Output = Result<Requeue, Failed>> + Send;
     /// The object of a sync: as its Events name it, and its uid, under which the ledger keeps what was written for it.
     fn object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
 

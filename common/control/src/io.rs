@@ -27,7 +27,7 @@ pub use account::{Account, AccountObserver, Action, Entry};
 pub use claim::{Claim, ClaimResults};
 pub use effect::Note;
 pub use group::Pace;
-pub use outcome::{Failed, Outcome, Requeue, Retry};
+pub use outcome::{Failed, Requeue, Retry};
 pub use pods::{create_pod, create_pod_with_answer, delete_pod};
 pub use request::{Body, Class, Fields, Precondition, Refusal, Request, Role, Verb};
 pub use revisions::{Change, RawMembers, Refused, StoreRevision, Stored, delete_revision};

@@ -5,12 +5,12 @@ use std::{
     future::{Ready, ready},
 };
 
-use common::io::{Io, Outcome, Requeue};
+use common::io::{Failed, Io, Requeue};
 
 /// No memory is changed.
 pub(crate) type Note = Infallible;
 
 /// Ends at once.
-pub(crate) fn carry_out(_: Io<'_, Note>) -> Ready<Outcome> {
+pub(crate) fn carry_out(_: Io<'_, Note>) -> Ready<Result<Requeue, Failed>> {
     ready(Ok(Requeue::AsPlanned))
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{
     api::Patch,
     events::EventType,
-    io::{self, Class, Failed, Outcome, Refusal, Request, Requeue, Role},
+    io::{self, Class, Failed, Refusal, Request, Requeue, Role},
     meta::Key,
 };
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (plan, &snapshot.members) {
         (Plan::Delete(endpoints), _) => {
             let request = Request::delete(ENDPOINTS, &endpoints.metadata).role(Role::Awaited);
@@ -51,7 +51,7 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
 }
 
 /// Writes the Endpoints if they differ.
-async fn keep(key: &Key, service: &Service, wanted: &Wanted, io: Io<'_>) -> Outcome {
+async fn keep(key: &Key, service: &Service, wanted: &Wanted, io: Io<'_>) -> Result<Requeue, Failed> {
     let settled = wanted.base.as_deref().filter(|_| !wanted.write).map(|base| Settled::new(service, base));
     let (uid, seen) = (service.metadata.uid.clone(), Some(Arc::new(wanted.seen.clone())));
     io.note(Note::Decide(Memory { uid, seen, settled, ..Memory::default() }));

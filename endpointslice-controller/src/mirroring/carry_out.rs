@@ -1,6 +1,6 @@
 //! Carries out the plan for mirrored slices. The first failure ends it.
 
-use common::io::{self, Outcome, Requeue};
+use common::io::{self, Failed, Requeue};
 
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::{
@@ -46,7 +46,7 @@ impl From<WriteNote> for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let began = io.now();
     let Plan { writes, updated, skipped, .. } = plan;
     let counts = || writes.iter().map(|writes| writes.counts).collect();

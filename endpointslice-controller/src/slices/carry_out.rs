@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{
     events::EventType,
-    io::{self, Failed, Outcome, Requeue},
+    io::{self, Failed, Requeue},
 };
 
 use super::{
@@ -57,7 +57,7 @@ impl From<WriteNote> for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let counts = || plan.writes.iter().map(|writes| writes.counts).collect();
     let totals = plan.is_ours.then(|| Totals { counts: counts(), distribution: plan.spread.distribution });
     io.note(Note::Decide(plan.memory.clone(), totals));

@@ -5,7 +5,7 @@ mod release;
 use std::borrow::Cow;
 
 use common::{
-    io::{self, Outcome, Pace, Requeue},
+    io::{self, Failed, Pace, Requeue},
     map::HashSet,
 };
 
@@ -40,7 +40,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out. Dependents that turn up while others are released are released, too.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     io.note(Note::Unparked);
     match plan {
         Plan::Nothing => return Ok(Requeue::AsPlanned),

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use common::{
     events::EventType,
-    io::{Claim, Outcome, Requeue},
+    io::{Claim, Failed, Requeue},
     pods::PODS,
 };
 
@@ -29,7 +29,7 @@ use super::{
 use crate::objects::JOB_TRACKING;
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     // Before anything else: whether the Job can be counted does not matter to these Pods.
     let why = "the Job is being deleted and does not count this Pod";
     let untracked = untrack_all(plan.untrack_uncounted.iter().collect(), why, io).await;
@@ -65,7 +65,7 @@ async fn sync(
     uncounted: &Untracked<'_>,
     action: &mut &'static str,
     io: Io<'_>,
-) -> Outcome {
+) -> Result<Requeue, Failed> {
     let claims = &snapshot.claims;
     let claim = Claim::new(&snapshot.owner, PODS, &claims.adopt, &claims.release).finalizers(&[JOB_TRACKING]);
     let mut claim = claim.send(io).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    io::{self, Class, Failed, Outcome, Request, Requeue, Verb},
+    io::{self, Class, Failed, Request, Requeue, Verb},
     meta::Meta,
 };
 use jiff::Timestamp;
@@ -32,7 +32,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let job = &*snapshot.job;
     match plan {
         Plan::Wait { is_ahead: true, .. } => io.note(Note::Ahead),
@@ -46,7 +46,7 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
 /// Reads a Job live and removes it.
 ///
 /// The cache may be old: the time to live of the Job may have been changed, or the Job may be another one of that name.
-async fn remove(job: &Job, io: Io<'_>) -> Outcome {
+async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, Failed> {
     let Meta { namespace, name, .. } = &job.metadata;
     let read = Request::get(JOBS, namespace, name).because("its time may have been changed");
     let live = match io.send_and_read::<Job>(read).await {
@@ -66,7 +66,7 @@ async fn remove(job: &Job, io: Io<'_>) -> Outcome {
     instead
 }
 
-async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Outcome {
+async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Result<Requeue, Failed> {
     // A time to live that is raised in between changes the version.
     let delete = Request { verb: Verb::Delete(Some("Foreground"), None), ..Request::delete(JOBS, &live.metadata) };
     let removed = io.send(delete.doing("remove").because("its time is over")).await;

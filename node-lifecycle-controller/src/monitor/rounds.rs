@@ -13,7 +13,7 @@ use common::{
     controller::{Controller, Observed},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::Uid,
     queue::{Priority, Queue, QueueKey},
 };
@@ -88,7 +88,7 @@ impl Controller for Rounds {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(plan, io).await
     }
 

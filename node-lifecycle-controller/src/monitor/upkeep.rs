@@ -12,7 +12,7 @@ use common::{
     controller::{Controller, Observed},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Outcome},
+    io::{Failed, Io, Requeue},
     meta::{Key, Uid},
 };
 use jiff::Timestamp;
@@ -43,7 +43,7 @@ impl Controller for Upkeep {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
         carry_out::carry_out(snapshot, plan, io).await
     }
 

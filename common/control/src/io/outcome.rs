@@ -5,9 +5,6 @@ use std::time::Duration;
 use super::request::{Class, Refusal};
 use crate::{api, object::Unreadable};
 
-/// How a sync ends.
-pub type Outcome = Result<Requeue, Failed>;
-
 /// When a key comes back after a sync that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {

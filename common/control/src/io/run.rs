@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     account::{Account, AccountObserver, Expected},
     effect::{Effect, Note},
-    outcome::{Failed, Outcome},
+    outcome::{Failed, Requeue},
     own_writes::OwnWrites,
     request::{Body, Fields, Refusal, Request, Verb},
 };
@@ -65,11 +65,11 @@ pub struct Forecast<N: Note> {
     pub account: Option<Account>,
     /// What a sync that sends nothing does besides.
     effects: Vec<Effect<N>>,
-    outcome: Outcome,
+    outcome: Result<Requeue, Failed>,
 }
 
 /// Runs a sync to its end against a server that grants every request. It waits for nothing, so that it needs no runtime.
-pub fn forecast<N: Note>(now: Timestamp, sync: impl AsyncFnOnce(Io<'_, N>) -> Outcome) -> Forecast<N> {
+pub fn forecast<N: Note>(now: Timestamp, sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, Failed>) -> Forecast<N> {
     let server = GrantingServer { now, expected: Mutex::default(), effects: Mutex::default() };
     let outcome = match pin!(sync(Io(Side::Forecast(&server)))).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
@@ -89,8 +89,8 @@ impl Executor {
         &self,
         subject: &dyn Subject<N>,
         forecast: Forecast<N>,
-        sync: impl AsyncFnOnce(Io<'_, N>) -> Outcome,
-    ) -> Outcome {
+        sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, Failed>,
+    ) -> Result<Requeue, Failed> {
         let Forecast { account, effects, outcome } = forecast;
         let run = Run::new(self, subject, account.as_ref());
         let Some(account) = &account else {
@@ -292,7 +292,7 @@ impl<'r, N: Note> Run<'r, N> {
     }
 
     /// What a poll of the sync means: it also ends when this process may no longer write and no request is under way.
-    fn poll_result(&self, poll: Poll<Outcome>) -> Poll<Result<Outcome, Stopped>> {
+    fn poll_result(&self, poll: Poll<Result<Requeue, Failed>>) -> Poll<Result<Result<Requeue, Failed>, Stopped>> {
         match poll {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
             Poll::Pending if self.waits.load(Ordering::Relaxed) > 0 => Poll::Pending,

@@ -106,7 +106,10 @@ impl Subject<Count> for World {
 }
 
 impl World {
-    async fn run(&self, sync: impl AsyncFn(Io<'_, Count>) -> Outcome) -> (Outcome, Vec<String>) {
+    async fn run(
+        &self,
+        sync: impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed>,
+    ) -> (Result<Requeue, Failed>, Vec<String>) {
         let forecast = forecast(Timestamp::UNIX_EPOCH, &sync);
         let account = forecast.account.clone().unwrap();
         let outcome = self.executor.run(self, forecast, &sync).await;
@@ -151,7 +154,7 @@ fn status(reason: &str, message: &str) -> Value {
 }
 
 /// Adopts a Pod, creates Pods and deletes the adopted one.
-fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Outcome {
+fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed> {
     async move |io: Io<'_, Count>| {
         io.note(Count(1));
         let adopt = [pod("orphan")];
@@ -308,7 +311,7 @@ async fn an_adopted_child_is_not_taken_for_the_one_whose_creation_was_not_answer
 }
 
 /// Writes the same object twice.
-async fn twice(io: Io<'_, Count>) -> Outcome {
+async fn twice(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let body = || io.body(|| json!({"metadata": {"labels": {"a": "b"}}}));
     let request = || Request::patch(PODS, &pod("a").0, Patch::Merge, body()).role(Role::Child);
     let version = io.send(request()).await.map(|answer| answer.fields.version);
@@ -333,7 +336,7 @@ async fn the_second_write_of_an_object_follows_the_first() {
 }
 
 /// Changes only memory.
-async fn notes(io: Io<'_, Count>) -> Outcome {
+async fn notes(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     io.note(Count(4));
     Ok(Requeue::RateLimited)
 }
@@ -344,7 +347,7 @@ fn a_forecast_that_sends_nothing_is_quiet() {
 }
 
 /// Reads the metadata of an object, waits, and asks memory something.
-async fn asks(io: Io<'_, Count>) -> Outcome {
+async fn asks(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
     io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
     if let Some(fresh) = io.observe_again(41) {
@@ -366,7 +369,7 @@ async fn a_pause_is_lengthened_and_a_question_is_answered() {
 }
 
 /// Lists objects, then patches one for each of several reasons.
-async fn lists_and_patches(io: Io<'_, Count>) -> Outcome {
+async fn lists_and_patches(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
     if let Ok(Some(list)) = io.send_and_read::<Value>(list).await {
         io.note(Count(u32::from(list["items"].is_array())));

@@ -4,7 +4,7 @@ use common::{
     api::Patch,
     conditions::{FALSE, seconds},
     events::EventType,
-    io::{Class, Failed, Outcome, Request, Requeue, Role},
+    io::{Class, Failed, Request, Requeue, Role},
     pods::PODS,
 };
 use serde_json::json;
@@ -13,7 +13,7 @@ use super::{plan::Plan, snapshot::Snapshot};
 use crate::{monitor::notes::Io, objects::READY};
 
 /// Carries a plan out. The request names the version that was judged: a Pod that changed meanwhile is judged again.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if !plan.marks {
         return Ok(Requeue::AsPlanned);
     }

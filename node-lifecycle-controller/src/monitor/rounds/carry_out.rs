@@ -3,13 +3,13 @@
 mod health;
 mod tainting;
 
-use common::io::Outcome;
+use common::io::{Failed, Requeue};
 
 use super::plan::Plan;
 use crate::monitor::notes::Io;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match plan {
         Plan::Health(plan) => health::carry_out(plan, io).await,
         Plan::Tainting(plan) => tainting::carry_out(plan, io).await,

@@ -9,7 +9,7 @@ use crate::{
     controller::Explain,
     events::Recorder,
     gate::{Keeper, gate},
-    io::{Body, Failed, Outcome, Request},
+    io::{Body, Failed, Request, Requeue},
     leader::LEASES,
     meta::{Key, Meta},
     metrics::Metrics,
@@ -91,7 +91,7 @@ impl Controller for Puppet {
         Obey(snapshot.clone())
     }
 
-    async fn carry_out(name: &String, plan: &Obey, io: Io<'_, NextMove>) -> Outcome {
+    async fn carry_out(name: &String, plan: &Obey, io: Io<'_, NextMove>) -> Result<Requeue, Failed> {
         if plan.is_notable() {
             return Ok(Requeue::AsPlanned);
         }

@@ -22,7 +22,7 @@ fn revision(version: &str, owner: &str) -> Value {
 }
 
 /// Stores a revision and records an Event of what became of it.
-async fn store(io: Io<'_, Count>) -> Outcome {
+async fn store(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let outcome = match StoreRevision::new(owner(), "web-1", data(), String::new()).send(Body::default(), io).await {
         Ok(Stored::There(there)) => format!("there as {}", there.meta.name),
         Ok(Stored::Taken(refusal)) => format!("taken: {}", refusal.error),
@@ -51,7 +51,7 @@ async fn a_revision_whose_name_is_taken_is_compared() {
 }
 
 /// Stores a revision if its owner is still there.
-async fn store_if_still_there(io: Io<'_, Count>) -> Outcome {
+async fn store_if_still_there(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_still_there();
     let _ = store.send(Body::default(), io).await;
     Ok(Requeue::AsPlanned)
@@ -80,7 +80,7 @@ async fn no_revision_is_stored_for_an_owner_that_is_gone() {
 }
 
 /// Gives a revision the number 3, and deletes it.
-async fn renumber(io: Io<'_, Count>) -> Outcome {
+async fn renumber(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
     let renumbered = Change::renumber(owner(), &revision, 3, io).await;
     renumbered.map_err(|refused| Failed::new("refused", format!("{refused:?}")))?;

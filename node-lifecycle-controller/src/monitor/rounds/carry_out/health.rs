@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use common::{
     api::{self, Patch},
     conditions::{UNKNOWN, seconds},
-    io::{Class, Outcome, Pace, Request, Requeue, Role},
+    io::{Class, Failed, Pace, Request, Requeue, Role},
 };
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// Carries a plan out.
-pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let next_pass = |pause| Ok(Requeue::After(pause));
     io.note(Note::Reports(plan.reports.clone()));
     if plan.checks {

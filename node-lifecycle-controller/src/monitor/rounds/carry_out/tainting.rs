@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc};
 
 use common::{
     api,
-    io::{Outcome, Pace, Requeue},
+    io::{Failed, Pace, Requeue},
 };
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Taints the nodes whose turn it is.
-pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Outcome {
+pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(alarm) = &plan.alarm {
         io.note(Note::Alarm(alarm.clone()));
     }
