@@ -4,7 +4,7 @@
 
 use crate::{
     facts::{Facts, LeaseReading, Read},
-    finding::{Finding, Findings, Status, Topic},
+    finding::{Finding, Findings, Topic},
 };
 
 /// A difference that is reported, in seconds.
@@ -37,15 +37,15 @@ fn judge(findings: &mut Findings, whose: &str, ahead: i64) {
     let found = format!("the clock of {whose} is {} s {direction} the API server's", ahead.abs());
     match ahead.abs() {
         0..=NOTABLE => findings.ok(format!("the clock of {whose} and the API server's agree within {NOTABLE} s")),
-        difference if difference <= SEVERE => findings.add(Status::Warning, found, REMEDY),
-        _ => findings.add(Status::Problem, found, REMEDY),
+        difference if difference <= SEVERE => findings.warning(found, REMEDY),
+        _ => findings.problem(found, REMEDY),
     }
 }
 
 /// By how much the clock of a leader is ahead, where a renewal has been seen to happen.
 fn leader_ahead(reading: &Read<Option<LeaseReading>>) -> Option<i64> {
     let reading = reading.as_ref().ok()?.as_ref()?;
-    let renewed = reading.lease.spec.as_ref()?.renew_time.as_ref()?.0;
+    let renewed = reading.renewed()?;
     let before = reading.before?;
     (before.renewed != Some(renewed)).then(|| {
         // The renewal happened between the two readings.
