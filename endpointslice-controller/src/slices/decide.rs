@@ -108,7 +108,7 @@ fn decide_one(
     let whole = || Scope::whole(snapshot, slices);
     let mut scope = Scope::changed(snapshot, kind, slices).unwrap_or_else(whole);
     let mut desired = scope.desired(snapshot, kind);
-    if scope.is_part() && pack::may_put_off(&desired, &limits) {
+    if scope.base.is_some() && pack::may_put_off(&desired, &limits) {
         scope = whole();
         desired = scope.desired(snapshot, kind);
     }
@@ -120,7 +120,7 @@ fn decide_one(
         enough: sizes.values().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
         ..Counts::default()
     };
-    let mut sorted = pack::pack(service, &plan.slice_metadata, scope.take_slices(), desired, limits);
+    let mut sorted = pack::pack(service, &plan.slice_metadata, std::mem::take(&mut scope.slices), desired, limits);
     (counts.added, counts.removed) = (sorted.added, sorted.removed);
     place_holder(&mut sorted, plan, service, slices.len());
     let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
