@@ -74,30 +74,12 @@ mod world;
 use common::{
     app::Definition,
     runtime::LoopDefinition,
-    settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag},
+    settings::{EXPECTATIONS_TIMEOUT, FeatureGate},
 };
-
-/// All values of this crate that can be tuned.
-pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, slices::MIN_PODS_OF_PACKING];
-
-/// All values that are flags.
-pub const FLAGS: &[Tune] = &[
-    slices::MAX_ENDPOINTS_PER_SLICE,
-    slices::UPDATES_BATCH_PERIOD,
-    mirroring::MAX_ENDPOINTS_PER_SUBSET,
-    mirroring::UPDATES_BATCH_PERIOD,
-    endpoints::UPDATES_BATCH_PERIOD,
-];
-
-/// All flags of this crate for numbers of workers.
-pub const WORKERS: &[WorkersFlag] =
-    &[slices::CONCURRENT_SYNCS, mirroring::CONCURRENT_SYNCS, endpoints::CONCURRENT_SYNCS];
 
 /// `spec.trafficDistribution` is followed. The gate is locked.
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate =
     FeatureGate::locked("PreferSameTrafficDistribution", "Services may prefer endpoints of the same zone or node");
-/// All gates this crate knows.
-pub const GATES: &[FeatureGate] = &[PREFER_SAME_TRAFFIC_DISTRIBUTION];
 
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] =
@@ -109,8 +91,14 @@ pub const DEFINITION: Definition = Definition {
     version: env!("CARGO_PKG_VERSION"),
     about: "Keeps EndpointSlices and Endpoints: the Pods behind each Service",
     loops: LOOPS,
-    workers: WORKERS,
-    gates: GATES,
-    tunes: TUNES,
-    flags: FLAGS,
+    workers: &[slices::CONCURRENT_SYNCS, mirroring::CONCURRENT_SYNCS, endpoints::CONCURRENT_SYNCS],
+    gates: &[PREFER_SAME_TRAFFIC_DISTRIBUTION],
+    tunes: &[EXPECTATIONS_TIMEOUT, slices::MIN_PODS_OF_PACKING],
+    flags: &[
+        slices::MAX_ENDPOINTS_PER_SLICE,
+        slices::UPDATES_BATCH_PERIOD,
+        mirroring::MAX_ENDPOINTS_PER_SUBSET,
+        mirroring::UPDATES_BATCH_PERIOD,
+        endpoints::UPDATES_BATCH_PERIOD,
+    ],
 };

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::{
     by_name::Pods,
-    membership::{Members, Membership, ServiceNames},
+    membership::{Membership, ServiceNames},
     objects::{Pod, Service},
 };
 
@@ -75,11 +75,7 @@ impl SharedMembership {
             return Ok(Some(Pods::default()));
         }
         let meta = &service.metadata;
-        let members = self.index.lock().members(&meta.namespace, &meta.name, &service.spec.selector)?;
-        Ok(match members {
-            Members::Pods(pods) => Some(pods),
-            Members::Unknown => None,
-        })
+        self.index.lock().members(&meta.namespace, &meta.name, &service.spec.selector)
     }
 }
 

@@ -85,15 +85,6 @@ struct LabelSet {
     services: BTreeSet<Arc<str>>,
 }
 
-/// What the index has for a Service.
-#[derive(Debug)]
-pub enum Members {
-    /// The Pods, by name.
-    Pods(Pods),
-    /// The index knows no Service of that name with that selector yet.
-    Unknown,
-}
-
 /// The names of Services that select a Pod, in order.
 pub type ServiceNames = BTreeSet<Arc<str>>;
 
@@ -133,13 +124,10 @@ impl Membership {
         let Self { namespaces, next_set, work } = self;
         let namespace = namespaces.entry(new.metadata.namespace.clone()).or_default();
         let labels = &new.metadata.labels;
-        let before = match old {
-            Some(old) if old.metadata.labels == *labels => None,
-            Some(old) => Some(namespace.remove_pod(&old.metadata.labels, &old.metadata.name, work)),
-            None => Some(ServiceNames::new()),
-        };
+        let moved = old.filter(|old| old.metadata.labels != *labels);
+        let before = moved.map(|old| namespace.remove_pod(&old.metadata.labels, &old.metadata.name, work));
         let after = namespace.put_pod(labels, new, next_set, work);
-        let before = before.unwrap_or_else(|| after.clone());
+        let before = before.unwrap_or_else(|| if old.is_some() { after.clone() } else { ServiceNames::new() });
         self.drop_if_empty(&new.metadata.namespace);
         (before, after)
     }
@@ -169,20 +157,19 @@ impl Membership {
         services
     }
 
-    /// The Pods of a Service with that selector.
+    /// The Pods of a Service with that selector, by name; `None` if the index knows no such Service yet.
     ///
     /// # Errors
     /// If one of them cannot be read: endpoints that lack a Pod would be wrong.
-    pub fn members(&self, namespace: &Text, name: &str, selector: &Labels) -> Result<Members, Unreadable> {
-        let Some(namespace) = self.namespaces.get(namespace) else { return Ok(Members::Unknown) };
-        let Some(known) = namespace.services.get(name).filter(|known| known.selector == *selector) else {
-            return Ok(Members::Unknown);
-        };
+    pub fn members(&self, namespace: &Text, name: &str, selector: &Labels) -> Result<Option<Pods>, Unreadable> {
+        let Some(namespace) = self.namespaces.get(namespace) else { return Ok(None) };
+        let known = namespace.services.get(name).filter(|known| known.selector == *selector);
+        let Some(known) = known else { return Ok(None) };
         if let Some(pod) = namespace.unreadable.values().find(|pod| pod.meta.labels.contains_all(selector)) {
             let (resource, key, error) = (Pod::RESOURCE, pod.meta.key().to_string(), pod.error.clone());
             return Err(Unreadable { resource, key, error });
         }
-        Ok(Members::Pods(known.pods.clone()))
+        Ok(Some(known.pods.clone()))
     }
 
     /// The Services that select a Pod on one of these Nodes. Walks over all Pods.
@@ -326,7 +313,7 @@ impl Namespace {
     fn find_and_remove_pod(&mut self, name: &str, work: &mut Work) -> ServiceNames {
         let has_pod = |set: &&LabelSet| set.pods.get(name).is_some();
         let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
-        labels.map_or_else(ServiceNames::new, |labels| self.remove_pod(&labels, name, work))
+        labels.map(|labels| self.remove_pod(&labels, name, work)).unwrap_or_default()
     }
 }
 

@@ -1,9 +1,18 @@
 //! Totals over all Services.
 
-use common::{map::HashMap, meta::Key, metrics::Gauge};
+use common::{
+    map::HashMap,
+    meta::Key,
+    metrics::{Counters, Gauge, Metrics, Stability},
+};
 use parking_lot::Mutex;
 
 use crate::plan::Counts;
+
+/// Registers the changes of slices by operation.
+pub(crate) fn changes(metrics: &Metrics, name: &'static str) -> Counters {
+    metrics.counter(name, Stability::Alpha, "Number of EndpointSlice changes", &["operation"])
+}
 
 /// What each Service adds to totals.
 pub(crate) struct Shares {
@@ -14,9 +23,15 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Totals of endpoints, of slices, and of slices that would be enough.
-    pub(crate) fn new(desired: Gauge, slices: Gauge, enough: Gauge) -> Self {
-        Self { desired, slices, enough, known: Mutex::default() }
+    /// Registers totals of endpoints, of slices, and of slices that would be enough, by these names.
+    pub(crate) fn new(metrics: &Metrics, stability: Stability, [desired, slices, enough]: [&'static str; 3]) -> Self {
+        let gauge = |name, help| metrics.gauge(name, stability, help, &[]).with(&[]);
+        Self {
+            desired: gauge(desired, "Number of endpoints desired"),
+            slices: gauge(slices, "Number of EndpointSlices"),
+            enough: gauge(enough, "Number of EndpointSlices that would exist with perfect endpoint allocation"),
+            known: Mutex::default(),
+        }
     }
 
     /// A Service adds these.

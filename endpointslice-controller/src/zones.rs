@@ -49,33 +49,27 @@ pub struct Capacity {
 impl Capacity {
     /// Adds the CPU of a Node. A Node that is not ready, or is excluded by its labels, counts for nothing.
     pub fn add(&mut self, node: &Node) {
-        if !(node.counts && node.is_ready) {
-            return;
-        }
-        if node.zone.is_empty() || node.cpu == 0 {
-            self.incomplete += 1;
-            return;
-        }
-        let (cpu, nodes) = self.zones.entry(node.zone.clone()).or_default();
-        *cpu += i128::from(node.cpu);
-        *nodes += 1;
+        self.count(node, 1);
     }
 
     /// Takes the CPU of a Node away that was added in this state.
     pub fn remove(&mut self, node: &Node) {
+        self.count(node, -1);
+    }
+
+    fn count(&mut self, node: &Node, times: i8) {
         if !(node.counts && node.is_ready) {
             return;
         }
         if node.zone.is_empty() || node.cpu == 0 {
-            self.incomplete = self.incomplete.saturating_sub(1);
+            self.incomplete = self.incomplete.saturating_add_signed(times.into());
             return;
         }
-        if let Some((cpu, nodes)) = self.zones.get_mut(&node.zone) {
-            *cpu -= i128::from(node.cpu);
-            *nodes = nodes.saturating_sub(1);
-            if *nodes == 0 {
-                self.zones.remove(&node.zone);
-            }
+        let (cpu, nodes) = self.zones.entry(node.zone.clone()).or_default();
+        *cpu += i128::from(node.cpu) * i128::from(times);
+        *nodes = nodes.saturating_add_signed(times.into());
+        if *nodes == 0 {
+            self.zones.remove(&node.zone);
         }
     }
 

@@ -9,7 +9,7 @@ use common::controller::Decision;
 use endpointslice_controller::{
     by_name::Pods,
     endpoints::{self, EndpointsController, snapshot::Members as OfService},
-    membership::{Members, Membership},
+    membership::Membership,
     memory::{Memory, Settled},
     objects::{Endpoints, Pod, Service, Slice},
     plan::{Draft, Writes},
@@ -53,10 +53,7 @@ fn pod(index: usize, ready: bool) -> Arc<Pod> {
 }
 
 fn pods_of(index: &Membership, service: &Service) -> Pods {
-    match index.members(&"ns".into(), "web", &service.spec.selector).unwrap() {
-        Members::Pods(pods) => pods,
-        Members::Unknown => panic!("the Service is unknown"),
-    }
+    index.members(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
 }
 
 /// A Service whose slices are as wanted.

@@ -13,6 +13,7 @@ mod rights;
 mod tests;
 mod versions;
 
+use clap::ValueEnum;
 use jiff::Timestamp;
 
 use crate::{
@@ -23,16 +24,19 @@ use crate::{
 pub(crate) use election::needs_second_reading;
 
 /// The operation that the check is made for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// The comments of the variants are the help of `--before`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Stage {
     /// None: the cluster is judged as it runs.
     #[default]
+    #[value(skip)]
     Running,
-    /// The hand-over from kube-controller-manager, before its loops are switched off.
+    /// Replicas ready, Leases held, the built-in loops still at work, kubeadm-config prepared
     HandOver,
-    /// An upgrade of a controller.
+    /// Leaders at work, no hold, no probation or rollout on, a standby for each controller
     Upgrade,
-    /// The removal of Nonet.
+    /// The built-in loops at work again, nobody of Nonet leads
     Removal,
 }
 
@@ -74,9 +78,4 @@ fn span(seconds: i64) -> String {
 /// A number with its noun, whose plural ends in `s`.
 pub(crate) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// A list in words.
-fn list(items: &[&str]) -> String {
-    items.join(", ")
 }

@@ -56,7 +56,7 @@ enum Command {
 struct Check {
     /// The operation that comes next
     #[arg(long, value_name = "OPERATION")]
-    before: Option<Before>,
+    before: Option<Stage>,
     /// Form of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Output,
@@ -78,32 +78,12 @@ struct Check {
     context: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Before {
-    /// Replicas ready, Leases held, the built-in loops still at work, kubeadm-config prepared
-    HandOver,
-    /// Leaders at work, no hold, no probation or rollout on, a standby for each controller
-    Upgrade,
-    /// The built-in loops at work again, nobody of Nonet leads
-    Removal,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// Lines to read
     Text,
     /// One JSON object
     Json,
-}
-
-impl From<Before> for Stage {
-    fn from(before: Before) -> Self {
-        match before {
-            Before::HandOver => Self::HandOver,
-            Before::Upgrade => Self::Upgrade,
-            Before::Removal => Self::Removal,
-        }
-    }
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -122,24 +102,19 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if error.use_stderr() { ExitCode::from(CANNOT_BEGIN) } else { ExitCode::SUCCESS };
         }
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(why) => return cannot_begin(&why.to_string()),
-    };
     let Command::Check(check) = cli.command;
-    match runtime.block_on(run(check)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.map_err(|why| why.to_string()).and_then(|runtime| runtime.block_on(run(check))) {
         Ok((text, code)) => {
             // A reader that closes the pipe has seen enough.
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::from(code)
         }
-        Err(why) => cannot_begin(&why),
+        Err(why) => {
+            drop(writeln!(std::io::stderr(), "error: {why}"));
+            ExitCode::from(CANNOT_BEGIN)
+        }
     }
-}
-
-fn cannot_begin(why: &str) -> ExitCode {
-    drop(writeln!(std::io::stderr(), "error: {why}"));
-    ExitCode::from(CANNOT_BEGIN)
 }
 
 async fn run(check: Check) -> Result<(String, u8), String> {
@@ -152,7 +127,7 @@ async fn run(check: Check) -> Result<(String, u8), String> {
     let request = gather::Request { namespace: check.namespace, stated };
     let facts = gather::gather(&connection, &Clock::system(), request).await;
     let facts = facts.map_err(|why| format!("cannot reach the cluster: {why}"))?;
-    let findings = check::check(&facts, check.before.map(Stage::from).unwrap_or_default());
+    let findings = check::check(&facts, check.before.unwrap_or_default());
     let text = match check.output {
         Output::Text => render::text(&findings),
         Output::Json => render::json(&findings),

@@ -3,7 +3,6 @@
 use std::{error::Error as _, path::Path, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::Uri;
 use jiff::Timestamp;
 use kube::{
     Client, Config,
@@ -14,7 +13,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use x509_cert::{Certificate as X509, der::Decode as _};
 
-use crate::facts::{Certificate, Read, Unreadable};
+use crate::facts::{Certificate, Read, Unreadable, one_line};
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -28,50 +27,39 @@ pub enum Error {
 }
 
 /// A connection: the client, and what it authenticates with.
-#[derive(Clone)]
 pub struct Connection {
     /// The client.
     pub client: Client,
     /// How long a request may take.
     pub timeout: Duration,
-    config: Option<Arc<Config>>,
+    config: Config,
 }
 
 impl Connection {
     /// Connects to a cluster as kubectl would: a named kubeconfig, `$KUBECONFIG`, `~/.kube/config`, or the Pod's own.
     pub async fn open(kubeconfig: Option<&Path>, context: Option<&str>, timeout: Duration) -> Result<Self, Error> {
-        let refuse = |why: String| Error::Kubeconfig(one_line(&why));
+        let refuse = |why: &dyn std::error::Error| Error::Kubeconfig(described(why));
         let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
         let mut config = match kubeconfig {
             Some(path) => {
-                let file = Kubeconfig::read_from(path).map_err(|why| refuse(described(&why)))?;
-                Config::from_custom_kubeconfig(file, &options).await.map_err(|why| refuse(described(&why)))?
+                let file = Kubeconfig::read_from(path).map_err(|why| refuse(&why))?;
+                Config::from_custom_kubeconfig(file, &options).await.map_err(|why| refuse(&why))?
             }
-            None if context.is_some() => {
-                Config::from_kubeconfig(&options).await.map_err(|why| refuse(described(&why)))?
-            }
+            None if context.is_some() => Config::from_kubeconfig(&options).await.map_err(|why| refuse(&why))?,
             // Of the two attempts, the kubeconfig is the one that the caller meant.
-            None => {
-                Config::infer().await.map_err(|why| refuse(why.source().map_or_else(|| why.to_string(), described)))?
-            }
+            None => Config::infer().await.map_err(|why| refuse(why.source().unwrap_or(&why)))?,
         };
         config.connect_timeout = Some(timeout);
         config.read_timeout = Some(timeout);
-        let client = Client::try_from(config.clone()).map_err(|why| Error::Credentials(one_line(&described(&why))))?;
-        Ok(Self { client, timeout, config: Some(Arc::new(config)) })
-    }
-
-    /// A connection without a kubeconfig: its certificates are unknown.
-    pub fn of(client: Client, timeout: Duration) -> Self {
-        Self { client, timeout, config: None }
+        let client = Client::try_from(config.clone()).map_err(|why| Error::Credentials(described(&why)))?;
+        Ok(Self { client, timeout, config })
     }
 
     /// The certificate that the caller authenticates with.
     pub fn client_certificate(&self) -> Read<Option<Certificate>> {
         let failed =
             |why: String| Unreadable::Failed { request: "reading the certificate of the kubeconfig".to_owned(), why };
-        let Some(config) = &self.config else { return Ok(None) };
-        let AuthInfo { client_certificate, client_certificate_data, .. } = &config.auth_info;
+        let AuthInfo { client_certificate, client_certificate_data, .. } = &self.config.auth_info;
         let text = match (client_certificate_data, client_certificate) {
             (Some(data), _) => STANDARD.decode(data.trim()).map_err(|why| failed(why.to_string()))?,
             (None, Some(path)) => std::fs::read(path).map_err(|why| failed(format!("{path}: {why}")))?,
@@ -84,7 +72,7 @@ impl Connection {
 
     /// The certificate that the API server shows in a handshake.
     pub async fn serving_certificate(&self) -> Read<Option<Certificate>> {
-        let Some(config) = &self.config else { return Ok(None) };
+        let config = &self.config;
         if config.cluster_url.scheme_str() != Some("https") {
             return Ok(None);
         }
@@ -99,21 +87,17 @@ impl Connection {
 
 /// Connects once more, and reads the certificate.
 async fn handshake(config: &Config) -> Result<Certificate, String> {
-    let (host, port) = address(&config.cluster_url)?;
+    let url = &config.cluster_url;
+    let host = url.host().ok_or_else(|| format!("{url} names no host"))?.trim_matches(['[', ']']);
     let tls = config.rustls_client_config().map_err(|why| described(&why))?;
-    let name = config.tls_server_name.clone().unwrap_or_else(|| host.clone());
+    let name = config.tls_server_name.clone().unwrap_or_else(|| host.to_owned());
     let name = ServerName::try_from(name).map_err(|why| why.to_string())?;
-    let socket = TcpStream::connect((host.as_str(), port)).await.map_err(|why| why.to_string())?;
+    let socket = TcpStream::connect((host, url.port_u16().unwrap_or(443))).await.map_err(|why| why.to_string())?;
     let stream =
         tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.map_err(|why| why.to_string())?;
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let first = chain.first().ok_or("the server shows no certificate")?;
     certificate(&X509::from_der(first).map_err(|why| why.to_string())?)
-}
-
-fn address(url: &Uri) -> Result<(String, u16), String> {
-    let host = url.host().ok_or_else(|| format!("{url} names no host"))?;
-    Ok((host.trim_matches(['[', ']']).to_owned(), url.port_u16().unwrap_or(443)))
 }
 
 /// What is reported of a certificate.
@@ -136,8 +120,4 @@ pub(crate) fn described(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     one_line(&text)
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

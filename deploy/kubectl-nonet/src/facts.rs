@@ -39,11 +39,13 @@ pub enum Unreadable {
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Forbidden { verb, resource, namespace: Some(namespace) } => {
-                write!(f, "forbidden; it needs {verb} on {resource} in the namespace {namespace}")
-            }
-            Self::Forbidden { verb, resource, namespace: None } => {
-                write!(f, "forbidden; it needs {verb} on {resource} in the whole cluster")
+            Self::Forbidden { verb, resource, namespace } => {
+                let place = namespace.as_ref().map(|namespace| format!("namespace {namespace}"));
+                write!(
+                    f,
+                    "forbidden; it needs {verb} on {resource} in the {}",
+                    place.as_deref().unwrap_or("whole cluster")
+                )
             }
             Self::Failed { request, why } => write!(f, "{request} failed: {why}"),
         }
@@ -54,11 +56,10 @@ impl Unreadable {
     /// A command that shows the cause.
     pub fn remedy(&self) -> String {
         match self {
-            Self::Forbidden { verb, resource, namespace: Some(namespace) } => {
-                format!("ask for the right; kubectl auth can-i {verb} {resource} -n {namespace}")
-            }
-            Self::Forbidden { verb, resource, namespace: None } => {
-                format!("ask for the right; kubectl auth can-i {verb} {resource} --all-namespaces")
+            Self::Forbidden { verb, resource, namespace } => {
+                let place = namespace.as_ref().map(|namespace| format!("-n {namespace}"));
+                let place = place.as_deref().unwrap_or("--all-namespaces");
+                format!("ask for the right; kubectl auth can-i {verb} {resource} {place}")
             }
             Self::Failed { .. } => "try again, with a longer --timeout if the server is slow".to_owned(),
         }
@@ -129,6 +130,13 @@ pub struct LeaseReading {
     pub before: Option<Before>,
 }
 
+impl LeaseReading {
+    /// The time of the last renewal.
+    pub(crate) fn renewed(&self) -> Option<Timestamp> {
+        self.lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
+    }
+}
+
 /// What the first of two readings showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
@@ -182,6 +190,11 @@ pub struct Review {
     pub controller: &'static str,
     /// Rights that it lacks, such as `create pods`.
     pub denied: Read<Vec<String>>,
+}
+
+/// A text with single spaces, and without line breaks.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A certificate.

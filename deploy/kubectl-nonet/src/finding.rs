@@ -20,22 +20,9 @@ pub enum Status {
     Problem,
 }
 
-impl Status {
-    /// The word in the first column.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Unknown => "unknown",
-            Self::Problem => "problem",
-        }
-    }
-}
-
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        self.serialize(f)
     }
 }
 
@@ -61,19 +48,9 @@ pub enum Topic {
     Pods,
 }
 
-impl Topic {
-    /// The word in the second column.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Installed => "installed",
-            Self::Leases => "leases",
-            Self::Loops => "loops",
-            Self::Rights => "rights",
-            Self::Time => "time",
-            Self::Versions => "versions",
-            Self::Certificates => "certificates",
-            Self::Pods => "pods",
-        }
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -120,9 +97,24 @@ impl Findings {
         self.add(Status::Info, found, "");
     }
 
+    /// Adds that something works now, and may not for long.
+    pub fn warning(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
+        self.add(Status::Warning, found, remedy);
+    }
+
+    /// Adds that something does not work, or is dangerous.
+    pub fn problem(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
+        self.add(Status::Problem, found, remedy);
+    }
+
+    /// Adds that something cannot be told.
+    pub fn unknown(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
+        self.add(Status::Unknown, found, remedy);
+    }
+
     /// Adds that a fact could not be read.
     pub fn unreadable(&mut self, what: &str, why: &crate::facts::Unreadable) {
-        self.add(Status::Unknown, format!("cannot tell {what}: {why}"), why.remedy());
+        self.unknown(format!("cannot tell {what}: {why}"), why.remedy());
     }
 
     /// The findings.

@@ -8,21 +8,23 @@ use std::{collections::BTreeSet, time::Duration};
 use common::clock::Clock;
 use futures::{StreamExt as _, future::join_all, stream};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    coordination::v1::Lease,
-    core::v1::{ConfigMap, Event, Node, Pod},
-    policy::v1::PodDisruptionBudget,
-    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        coordination::v1::Lease,
+        core::v1::{ConfigMap, Event, Node, Pod},
+        policy::v1::PodDisruptionBudget,
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use crate::{
     check,
     connection::Connection,
-    controllers::{self, KUBE_SYSTEM, SELECTOR},
+    controllers::{self, COMPONENT, KUBE_SYSTEM, NAME, SELECTOR},
     facts::{Before, BuiltInFacts, Facts, LeaseReading, NamedLease, Read, Roles, Stated, Times, Unreadable},
 };
-use read::{Place, Reader};
 
 /// The pause between two readings of a Lease: a little more than leaders leave between two renewals.
 const PAUSE: Duration = Duration::from_millis(2_600);
@@ -46,33 +48,37 @@ pub struct Request {
 /// # Errors
 /// If the API server does not answer at all.
 pub async fn gather(connection: &Connection, clock: &Clock, request: Request) -> Result<Facts, Unreadable> {
-    let reader = Reader::new(connection);
-    let (server_version, clocks) = version(&reader, clock).await?;
+    let (server_version, clocks) = version(connection, clock).await?;
     let ahead = clocks.as_ref().map_or(SignedDuration::ZERO, |clocks| clocks.server.duration_since(clocks.local));
     let now = || clock.now().checked_add(ahead).unwrap_or_else(|_| clock.now());
 
-    let place = request.namespace.as_deref().map_or(Place::Everywhere, Place::In);
+    let given = request.namespace.as_deref();
     let (mut deployments, mut pods) =
-        tokio::join!(reader.list::<Deployment>(place, SELECTOR, ""), reader.list::<Pod>(place, SELECTOR, ""));
+        tokio::join!(connection.list::<Deployment>(given, SELECTOR, ""), connection.list::<Pod>(given, SELECTOR, ""));
     let mut search = Ok(());
-    if let (None, Some(why)) = (&request.namespace, deployments.as_ref().err().or(pods.as_ref().err()).cloned()) {
+    if let (None, Some(why)) = (given, deployments.as_ref().err().or(pods.as_ref().err()).cloned()) {
         search = Err(why);
-        let usual = Place::In(KUBE_SYSTEM);
-        (deployments, pods) = tokio::join!(reader.list(usual, SELECTOR, ""), reader.list(usual, SELECTOR, ""));
+        let usual = Some(KUBE_SYSTEM);
+        (deployments, pods) = tokio::join!(connection.list(usual, SELECTOR, ""), connection.list(usual, SELECTOR, ""));
     }
-    let namespaces = namespaces(request.namespace.as_deref(), &deployments, &pods);
+    let of_deployments = deployments.iter().flatten().map(|deployment| &deployment.metadata);
+    let found: Vec<&ObjectMeta> = of_deployments.chain(pods.iter().flatten().map(|pod| &pod.metadata)).collect();
+    let mut namespaces: BTreeSet<&str> = found.iter().filter_map(|metadata| metadata.namespace.as_deref()).collect();
+    if namespaces.is_empty() {
+        namespaces.insert(given.unwrap_or(KUBE_SYSTEM));
+    }
+    let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
 
-    let (leases, manager, second_writers) = tokio::join!(
-        leases(&reader, &namespaces, &now),
-        manager(&reader, request.stated, &now),
-        events(&reader, &namespaces)
+    let (mut leases, mut manager, second_writers) = tokio::join!(
+        leases(connection, &namespaces, &now),
+        manager(connection, request.stated, &now),
+        in_all::<Event>(connection, &namespaces, "", "involvedObject.kind=Lease")
     );
-    let (mut leases, mut manager) = (leases, manager);
-    read_again(&reader, clock, &mut leases, &mut manager, &now).await;
+    read_again(connection, clock, &mut leases, &mut manager, &now).await;
     let (budgets, roles, reviews, serving_certificate) = tokio::join!(
-        in_all::<PodDisruptionBudget>(&reader, &namespaces, SELECTOR, ""),
-        roles(&reader, &namespaces),
-        reviews::ask(&reader, installed(&deployments, &pods)),
+        in_all::<PodDisruptionBudget>(connection, &namespaces, SELECTOR, ""),
+        roles(connection, &namespaces),
+        reviews::ask(connection, installed(&found)),
         connection.serving_certificate()
     );
     Ok(Facts {
@@ -94,9 +100,9 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: Request) ->
 }
 
 /// Reads the version and the time of the API server. A server that refuses the version is a server.
-async fn version(reader: &Reader<'_>, clock: &Clock) -> Result<(Read<String>, Read<Times>), Unreadable> {
+async fn version(connection: &Connection, clock: &Clock) -> Result<(Read<String>, Read<Times>), Unreadable> {
     let before = clock.now();
-    let (version, date) = reader.version().await?;
+    let (version, date) = connection.version().await?;
     let local = before.checked_add(clock.now().duration_since(before) / 2).unwrap_or(before);
     let server = date.as_deref().and_then(|date| rfc2822::parse(date).ok()).map(|zoned| zoned.timestamp());
     let clocks = server.map(|server| Times { local, server }).ok_or_else(|| Unreadable::Failed {
@@ -106,52 +112,39 @@ async fn version(reader: &Reader<'_>, clock: &Clock) -> Result<(Read<String>, Re
     Ok((version, clocks))
 }
 
-fn namespaces(given: Option<&str>, deployments: &Read<Vec<Deployment>>, pods: &Read<Vec<Pod>>) -> Vec<String> {
-    let found = deployments.iter().flatten().map(|d| &d.metadata).chain(pods.iter().flatten().map(|pod| &pod.metadata));
-    let mut all: BTreeSet<String> = found.filter_map(|metadata| metadata.namespace.clone()).collect();
-    if all.is_empty() {
-        all.insert(given.unwrap_or(KUBE_SYSTEM).to_owned());
-    }
-    all.into_iter().collect()
-}
-
-/// Controllers that are installed, with their namespaces.
-fn installed(deployments: &Read<Vec<Deployment>>, pods: &Read<Vec<Pod>>) -> BTreeSet<(&'static str, String)> {
-    let found = deployments.iter().flatten().map(|d| &d.metadata).chain(pods.iter().flatten().map(|pod| &pod.metadata));
-    let controller = |metadata: &kube::core::ObjectMeta| -> Option<(&'static str, String)> {
+/// The names of installed controllers, each with a namespace. A shadow does not count.
+fn installed<'a>(found: &[&'a ObjectMeta]) -> BTreeSet<(&'a str, &'a str)> {
+    let controller = |metadata: &&'a ObjectMeta| {
         let labels = metadata.labels.as_ref()?;
-        if labels.get(controllers::COMPONENT).is_some_and(|component| component == "shadow") {
-            return None;
-        }
-        let name = labels.get(controllers::NAME)?;
-        let controller = controllers::ALL.iter().find(|controller| controller.name == name)?;
-        Some((controller.name, metadata.namespace.clone()?))
+        let is_shadow = labels.get(COMPONENT).is_some_and(|component| component == "shadow");
+        let name = labels.get(NAME).filter(|_| !is_shadow)?;
+        Some((name.as_str(), metadata.namespace.as_deref()?))
     };
-    found.filter_map(controller).collect()
+    found.iter().filter_map(controller).collect()
 }
 
 /// Reads the Lease of every controller in every namespace.
-async fn leases(reader: &Reader<'_>, namespaces: &[String], now: &impl Fn() -> Timestamp) -> Vec<NamedLease> {
+async fn leases(connection: &Connection, namespaces: &[String], now: &impl Fn() -> Timestamp) -> Vec<NamedLease> {
     let all = namespaces.iter().flat_map(|namespace| controllers::ALL.iter().map(move |c| (c.name, namespace)));
     let read = all.map(|(name, namespace)| async move {
-        NamedLease { name, namespace: namespace.clone(), reading: lease(reader, namespace, name, now).await }
+        NamedLease { name, namespace: namespace.clone(), reading: lease(connection, namespace, name, now).await }
     });
     stream::iter(read.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
 }
 
 async fn lease(
-    reader: &Reader<'_>,
+    connection: &Connection,
     namespace: &str,
     name: &str,
     now: &impl Fn() -> Timestamp,
 ) -> Read<Option<LeaseReading>> {
-    let lease = reader.get::<Lease>(Place::In(namespace), name).await?;
+    let lease = connection.get::<Lease>(Some(namespace), name).await?;
     Ok(lease.map(|lease| LeaseReading { lease, at: now(), before: None }))
 }
 
 /// Reads those Leases again that leave a doubt, after one pause for all.
 async fn read_again(
-    reader: &Reader<'_>,
+    connection: &Connection,
     clock: &Clock,
     leases: &mut [NamedLease],
     manager: &mut BuiltInFacts,
@@ -159,7 +152,7 @@ async fn read_again(
 ) {
     fn doubtful(reading: &mut Read<Option<LeaseReading>>) -> Option<&mut LeaseReading> {
         let reading = reading.as_mut().ok()?.as_mut()?;
-        check::needs_second_reading(&reading.lease, reading.at).then_some(reading)
+        check::needs_second_reading(reading).then_some(reading)
     }
     let mut again: Vec<(String, &'static str, &mut LeaseReading)> = Vec::new();
     for lease in leases {
@@ -172,41 +165,36 @@ async fn read_again(
     clock.sleep(PAUSE).await;
     join_all(again.into_iter().map(|(namespace, name, reading)| async move {
         // A second reading that fails leaves the first.
-        if let Ok(Some(mut second)) = lease(reader, &namespace, name, now).await {
-            let renewed = reading.lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
-            second.before = Some(Before { renewed, at: reading.at });
+        if let Ok(Some(mut second)) = lease(connection, &namespace, name, now).await {
+            second.before = Some(Before { renewed: reading.renewed(), at: reading.at });
             *reading = second;
         }
     }))
     .await;
 }
 
-async fn manager(reader: &Reader<'_>, stated: Option<Stated>, now: &impl Fn() -> Timestamp) -> BuiltInFacts {
-    let system = Place::In(KUBE_SYSTEM);
+async fn manager(connection: &Connection, stated: Option<Stated>, now: &impl Fn() -> Timestamp) -> BuiltInFacts {
+    let system = Some(KUBE_SYSTEM);
     let pods = async {
         let [first, second] = MANAGER_SELECTORS;
-        let pods = reader.list::<Pod>(system, first, "").await?;
-        if pods.is_empty() { reader.list(system, second, "").await } else { Ok(pods) }
+        let pods = connection.list::<Pod>(system, first, "").await?;
+        if pods.is_empty() { connection.list(system, second, "").await } else { Ok(pods) }
     };
     let (lease, pods, nodes, kubeadm) = tokio::join!(
-        lease(reader, KUBE_SYSTEM, MANAGER_LEASE, now),
+        lease(connection, KUBE_SYSTEM, MANAGER_LEASE, now),
         pods,
-        reader.list::<Node>(Place::Cluster, "node-role.kubernetes.io/control-plane", ""),
-        reader.get::<ConfigMap>(system, "kubeadm-config")
+        connection.list::<Node>(None, "node-role.kubernetes.io/control-plane", ""),
+        connection.get::<ConfigMap>(system, "kubeadm-config")
     );
     BuiltInFacts { lease, pods, nodes, kubeadm, stated }
 }
 
-async fn events(reader: &Reader<'_>, namespaces: &[String]) -> Read<Vec<Event>> {
-    in_all::<Event>(reader, namespaces, "", "involvedObject.kind=Lease").await
-}
-
-async fn roles(reader: &Reader<'_>, namespaces: &[String]) -> Roles {
+async fn roles(connection: &Connection, namespaces: &[String]) -> Roles {
     let (cluster_roles, cluster_bindings, roles, bindings) = tokio::join!(
-        reader.list::<ClusterRole>(Place::Cluster, SELECTOR, ""),
-        reader.list::<ClusterRoleBinding>(Place::Cluster, SELECTOR, ""),
-        in_all::<Role>(reader, namespaces, SELECTOR, ""),
-        in_all::<RoleBinding>(reader, namespaces, SELECTOR, "")
+        connection.list::<ClusterRole>(None, SELECTOR, ""),
+        connection.list::<ClusterRoleBinding>(None, SELECTOR, ""),
+        in_all::<Role>(connection, namespaces, SELECTOR, ""),
+        in_all::<RoleBinding>(connection, namespaces, SELECTOR, "")
     );
     let named = |role: ClusterRole| role.metadata.name;
     let placed = |role: Role| Some((role.metadata.namespace?, role.metadata.name?));
@@ -220,12 +208,12 @@ async fn roles(reader: &Reader<'_>, namespaces: &[String]) -> Roles {
 
 /// Lists objects in some namespaces.
 async fn in_all<K: read::Readable>(
-    reader: &Reader<'_>,
+    connection: &Connection,
     namespaces: &[String],
     labels: &str,
     fields: &str,
 ) -> Read<Vec<K>> {
     let lists =
-        join_all(namespaces.iter().map(|namespace| reader.list::<K>(Place::In(namespace), labels, fields))).await;
+        join_all(namespaces.iter().map(|namespace| connection.list::<K>(Some(namespace), labels, fields))).await;
     lists.into_iter().collect::<Read<Vec<Vec<K>>>>().map(|lists| lists.into_iter().flatten().collect())
 }

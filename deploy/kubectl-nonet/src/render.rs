@@ -10,7 +10,7 @@ use crate::{
 /// Findings as lines: status, topic, what was found; behind an arrow, what to do.
 pub fn text(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
-        let line = format!("{:<8} {:<13} {}\n", finding.status, finding.topic.word(), finding.found);
+        let line = format!("{:<8} {:<13} {}\n", finding.status, finding.topic, finding.found);
         let remedy = finding.remedy.as_ref().map(|remedy| format!("{:<8} {:<13} -> {remedy}\n", "", ""));
         line + &remedy.unwrap_or_default()
     };

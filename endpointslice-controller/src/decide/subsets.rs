@@ -71,12 +71,9 @@ pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize
 /// The addresses of several subsets, each with whether it is ready.
 fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Identity<'a>, (&'a Address, bool)> {
     let mut all: BTreeMap<Identity<'a>, (&Address, bool)> = BTreeMap::new();
-    for subset in subsets {
-        let ready = subset.addresses.iter().map(|address| (address, true));
-        for (address, ready) in ready.chain(subset.not_ready_addresses.iter().map(|address| (address, false))) {
-            let identity = (&*address.ip, address.target_ref.as_ref().map(|target| &target.uid));
-            all.entry(identity).or_insert((address, ready)).1 &= ready;
-        }
+    for (address, ready) in subsets.flat_map(Subset::states) {
+        let identity = (&*address.ip, address.target_ref.as_ref().map(|target| &target.uid));
+        all.entry(identity).or_insert((address, ready)).1 &= ready;
     }
     all
 }
@@ -91,24 +88,21 @@ pub fn count(subsets: &[Subset]) -> (usize, usize) {
 ///
 /// Each subset is given with the numbers of both kinds. Upstream: `pkg/controller/endpoint`, `truncateEndpoints`.
 pub fn truncated(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
-    let ready: usize = subsets.iter().map(|(ready, _)| ready).sum();
-    let not_ready: usize = subsets.iter().map(|(_, not_ready)| not_ready).sum();
-    let for_ready = most.min(ready);
-    let for_not_ready = not_ready.min(most - for_ready);
-    let ready_of = shares(subsets.iter().map(|(ready, _)| *ready), ready, for_ready);
-    ready_of
-        .into_iter()
-        .zip(shares(subsets.iter().map(|(_, not_ready)| *not_ready), not_ready, for_not_ready))
-        .collect()
+    let (ready, not_ready): (Vec<usize>, Vec<usize>) = subsets.iter().copied().unzip();
+    let for_ready = most.min(ready.iter().sum());
+    let not_ready = shares(&not_ready, most - for_ready);
+    shares(&ready, for_ready).into_iter().zip(not_ready).collect()
 }
 
-/// Gives each subset its share of `budget`, rounded up, as long as some is left.
-fn shares(sizes: impl Iterator<Item = usize>, total: usize, budget: usize) -> Vec<usize> {
+/// Gives each subset its share of `most`, rounded up, as long as some is left.
+fn shares(sizes: &[usize], most: usize) -> Vec<usize> {
+    let total: usize = sizes.iter().sum();
+    let budget = most.min(total);
     let mut left = budget;
-    let share = |size: usize| {
+    let share = |size: &usize| {
         let share = (size * budget).div_ceil(total.max(1)).min(left);
         left -= share;
         share
     };
-    sizes.map(share).collect()
+    sizes.iter().map(share).collect()
 }

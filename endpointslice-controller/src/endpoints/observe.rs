@@ -1,6 +1,6 @@
 //! From a key to a snapshot: reads of caches and indexes, and nothing else.
 
-use common::{consistency::Cache, controller::Observed, io::Failed, meta::Key};
+use common::{controller::Observed, io::Failed, meta::Key};
 
 use super::{
     EndpointsController,
@@ -14,8 +14,7 @@ use crate::{
 impl EndpointsController {
     pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
         let store = self.endpoints.store();
-        let caches: [&dyn Cache; 1] = [&**store];
-        if let Some(behind) = self.watch.ledger.behind(&record(key), &caches, Default::default) {
+        if let Some(behind) = self.watch.ledger.behind(&record(key), &[&**store], Default::default) {
             return Ok(Observed::behind(behind));
         }
         let members = match self.members.services.store().get(&key.namespace, &key.name)? {

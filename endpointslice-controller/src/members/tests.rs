@@ -239,8 +239,7 @@ impl World {
         };
         if service.selects() {
             let meta = &service.metadata;
-            let Ok(Members::Pods(pods)) = self.index.members(&meta.namespace, &meta.name, &service.spec.selector)
-            else {
+            let Ok(Some(pods)) = self.index.members(&meta.namespace, &meta.name, &service.spec.selector) else {
                 panic!("the index does not know {key}")
             };
             snapshot.pods = pods;

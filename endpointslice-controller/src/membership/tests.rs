@@ -22,10 +22,8 @@ fn pod(name: &str, labels: &BTreeMap<String, String>) -> Arc<Pod> {
 
 fn names(index: &mut Membership, service: &Service) -> Option<Vec<String>> {
     let meta = &service.metadata;
-    match index.members(&meta.namespace, &meta.name, &service.spec.selector).unwrap() {
-        Members::Pods(pods) => Some(pods.iter().map(|pod| pod.metadata.name.to_string()).collect()),
-        Members::Unknown => None,
-    }
+    let pods = index.members(&meta.namespace, &meta.name, &service.spec.selector).unwrap()?;
+    Some(pods.iter().map(|pod| pod.metadata.name.to_string()).collect())
 }
 
 #[test]

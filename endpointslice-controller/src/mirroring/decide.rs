@@ -15,11 +15,11 @@ use crate::{
     address,
     decide::{
         subsets::{self, MAX_ADDRESSES},
-        write_order::{Creation, OrderedWrites, order_writes},
+        write_order::{Creation, order_writes},
     },
     objects::{
         Address, AddressType, Conditions, ENDPOINTS, Endpoint, Endpoints, Identity, MANAGED_BY, MIRRORING, Port,
-        SERVICE_NAME, Slice, Subset, TRIGGER_TIME,
+        SERVICE_NAME, Slice, Subset, SubsetPort, TRIGGER_TIME,
     },
     plan::{Counts, Draft, Event, SliceMetadata, Writes, generate_name},
 };
@@ -75,17 +75,13 @@ type EndpointKey = (Box<str>, Text, Text, Arc<str>);
 impl Mirror {
     /// Adds an endpoint. Of several states of the same endpoint the last one counts, as upstream.
     fn insert(&mut self, address: Box<str>, endpoint: Endpoint) {
-        let (namespace, name) = endpoint
-            .target_ref
-            .as_ref()
-            .map_or_else(Default::default, |target| (target.namespace.clone(), Arc::clone(&target.name)));
+        let target = endpoint.target_ref.as_ref().map(|target| (target.namespace.clone(), Arc::clone(&target.name)));
+        let (namespace, name) = target.unwrap_or_default();
         let key = (address, endpoint.hostname.clone().unwrap_or_default(), namespace, name);
-        match self.positions.get(&key) {
-            Some(at) => self.endpoints[*at] = endpoint,
-            None => {
-                self.positions.insert(key, self.endpoints.len());
-                self.endpoints.push(endpoint);
-            }
+        let at = *self.positions.entry(key).or_insert(self.endpoints.len());
+        match self.endpoints.get_mut(at) {
+            Some(known) => *known = endpoint,
+            None => self.endpoints.push(endpoint),
         }
     }
 }
@@ -98,8 +94,7 @@ fn one_type(
     creation: Creation,
 ) -> Writes {
     let mut counts = Counts::default();
-    let (mut create, mut update): (Vec<Draft>, Vec<Draft>) = Default::default();
-    let mut delete: Vec<Arc<Slice>> = Vec::new();
+    let (mut create, mut update, mut delete): (Vec<Draft>, Vec<Draft>, Vec<Arc<Slice>>) = Default::default();
     for (key, Mirror { ports, endpoints, .. }) in wanted {
         let mut own = there.remove(&key).unwrap_or_default();
         if endpoints.is_empty() {
@@ -126,8 +121,7 @@ fn one_type(
         }
     }
     delete.extend(there.into_values().flatten());
-    let OrderedWrites { create, update, delete } = order_writes(create, update, delete, creation, |_| true);
-    Writes { kind, create, update, delete, counts, ..Writes::default() }
+    Writes { kind, counts, ..order_writes(create, update, delete, creation, |_| true) }
 }
 
 /// What happens to the endpoints of a slice.
@@ -187,24 +181,20 @@ fn wanted(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressT
     let mut out: BTreeMap<AddressType, Wanted> = BTreeMap::new();
     let mut invalid = 0;
     for subset in subsets {
-        let ports: Arc<[Port]> = subset
-            .ports
-            .iter()
-            .map(|port| Port {
-                name: port.name.clone(),
-                port: Some(port.port),
-                protocol: port.protocol.clone(),
-                app_protocol: port.app_protocol.clone(),
-            })
-            .collect();
+        let port = |port: &SubsetPort| Port {
+            name: port.name.clone(),
+            port: Some(port.port),
+            protocol: port.protocol.clone(),
+            app_protocol: port.app_protocol.clone(),
+        };
+        let ports: Arc<[Port]> = subset.ports.iter().map(port).collect();
         let key = port_key(&ports);
         let mut mirrors = [AddressType::Ipv4, AddressType::Ipv6].map(|kind| {
             let known = out.entry(kind).or_default().remove(&key);
             (kind, known.unwrap_or_else(|| Mirror { ports: Arc::clone(&ports), ..Mirror::default() }))
         });
         let mut taken = 0;
-        let ready = subset.addresses.iter().map(|address| (address, true));
-        for (at, ready) in ready.chain(subset.not_ready_addresses.iter().map(|address| (address, false))) {
+        for (at, ready) in subset.states() {
             if taken == most {
                 break;
             }
@@ -221,7 +211,7 @@ fn wanted(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressT
         for (kind, mirror) in mirrors {
             out.entry(kind).or_default().insert(key.clone(), mirror);
         }
-        plan.skipped += subset.addresses.len() + subset.not_ready_addresses.len() - taken;
+        plan.skipped += subset.states().count() - taken;
     }
     let warn = |reason, message| Event { kind: EventType::Warning, reason, message };
     if invalid > 0 {

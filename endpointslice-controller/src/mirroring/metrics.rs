@@ -2,11 +2,14 @@
 
 use common::{
     meta::Key,
-    metrics::{Counters, Gauge, Histogram, Metrics, Stability, exponential_buckets},
+    metrics::{Counters, Histogram, Metrics, Stability, exponential_buckets},
 };
 
 use super::carry_out::Totals;
-use crate::{metrics::Shares, plan::Counts};
+use crate::{
+    metrics::{Shares, changes},
+    plan::Counts,
+};
 
 /// The metrics of the mirroring loop.
 pub(super) struct MirroringMetrics {
@@ -24,7 +27,6 @@ impl MirroringMetrics {
         let histogram = |name, help| {
             metrics.histogram(name, Stability::Alpha, help, &[], exponential_buckets(2.0, 2.0, 15)).with(&[])
         };
-        let gauge = |name, help| -> Gauge { metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]) };
         Self {
             added: histogram(
                 "endpoint_slice_mirroring_controller_endpoints_added_per_sync",
@@ -51,19 +53,15 @@ impl MirroringMetrics {
                     exponential_buckets(0.001, 2.0, 15),
                 )
                 .with(&[]),
-            changes: metrics.counter(
-                "endpoint_slice_mirroring_controller_changes",
-                Stability::Alpha,
-                "Number of EndpointSlice changes",
-                &["operation"],
-            ),
+            changes: changes(metrics, "endpoint_slice_mirroring_controller_changes"),
             shares: Shares::new(
-                gauge("endpoint_slice_mirroring_controller_endpoints_desired", "Number of endpoints desired"),
-                gauge("endpoint_slice_mirroring_controller_num_endpoint_slices", "Number of EndpointSlices"),
-                gauge(
+                metrics,
+                Stability::Alpha,
+                [
+                    "endpoint_slice_mirroring_controller_endpoints_desired",
+                    "endpoint_slice_mirroring_controller_num_endpoint_slices",
                     "endpoint_slice_mirroring_controller_desired_endpoint_slices",
-                    "Number of EndpointSlices that would exist with perfect endpoint allocation",
-                ),
+                ],
             ),
         }
     }

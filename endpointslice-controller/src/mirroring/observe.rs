@@ -1,6 +1,6 @@
 //! From a key to a snapshot: reads of caches and indexes, and nothing else.
 
-use common::{consistency::Cache, controller::Observed, io::Failed, meta::Key};
+use common::{controller::Observed, io::Failed, meta::Key};
 
 use super::{MirroringController, snapshot::Snapshot};
 use crate::{
@@ -10,8 +10,7 @@ use crate::{
 
 impl MirroringController {
     pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
-        let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some(behind) = self.watch.ledger.behind(&record(key), &caches, Default::default) {
+        if let Some(behind) = self.watch.ledger.behind(&record(key), &[&**self.slices.store()], Default::default) {
             return Ok(Observed::behind(behind));
         }
         Ok(Observed::Ready(Snapshot {

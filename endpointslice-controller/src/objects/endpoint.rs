@@ -134,11 +134,6 @@ impl Hints {
         let hint = |name: Option<&Text>| name.map(|name| Hint { name: name.clone() }).into_iter().collect();
         (zone.is_some() || node.is_some()).then(|| Box::new(Self { for_zones: hint(zone), for_nodes: hint(node) }))
     }
-
-    /// Whether there is neither a zone nor a node.
-    pub fn is_empty(&self) -> bool {
-        self.for_zones.is_empty() && self.for_nodes.is_empty()
-    }
 }
 
 /// The fields that identify an endpoint: two states with the same identity are the same endpoint.
@@ -188,11 +183,6 @@ impl Endpoint {
             _ => false,
         };
         names(self.zone_hints(), zone) && names(self.node_hints(), node)
-    }
-
-    /// Whether it has any hints.
-    pub fn has_hints(&self) -> bool {
-        self.hints.as_ref().is_some_and(|hints| !hints.is_empty())
     }
 }
 

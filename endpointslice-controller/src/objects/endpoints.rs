@@ -67,6 +67,14 @@ pub struct Subset {
     pub ports: Vec<SubsetPort>,
 }
 
+impl Subset {
+    /// The addresses, each with whether it is ready; ready ones come first.
+    pub(crate) fn states(&self) -> impl Iterator<Item = (&Address, bool)> {
+        let ready = self.addresses.iter().map(|address| (address, true));
+        ready.chain(self.not_ready_addresses.iter().map(|address| (address, false)))
+    }
+}
+
 /// An address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

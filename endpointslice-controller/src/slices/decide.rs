@@ -20,7 +20,7 @@ use crate::{
     address,
     decide::{
         trigger,
-        write_order::{Creation, OrderedWrites, order_writes},
+        write_order::{Creation, order_writes},
     },
     objects::{AddressType, Service, Slice},
     packing::{GroupSize, Packing, TypePacking},
@@ -108,7 +108,7 @@ fn decide_one(
     let whole = || Scope::whole(snapshot, slices);
     let mut scope = Scope::changed(snapshot, kind, slices).unwrap_or_else(whole);
     let mut desired = scope.desired(snapshot, kind);
-    if scope.is_part() && pack::may_put_off(&desired, &limits) {
+    if scope.base.is_some() && pack::may_put_off(&desired, &limits) {
         scope = whole();
         desired = scope.desired(snapshot, kind);
     }
@@ -120,7 +120,7 @@ fn decide_one(
         enough: sizes.values().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
         ..Counts::default()
     };
-    let mut sorted = pack::pack(service, &plan.slice_metadata, scope.take_slices(), desired, limits);
+    let mut sorted = pack::pack(service, &plan.slice_metadata, std::mem::take(&mut scope.slices), desired, limits);
     (counts.added, counts.removed) = (sorted.added, sorted.removed);
     place_holder(&mut sorted, plan, service, slices.len());
     let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
@@ -133,9 +133,8 @@ fn decide_one(
     let packing = (is_known && is_large).then(|| scope.packing_after(&eligible, sizes, &sorted));
     let Sorted { create, update, delete, put_off, .. } = sorted;
     let creation = if service.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
-    let OrderedWrites { create, update, delete } =
-        order_writes(create, update, delete, creation, |slice| slice.is_owned_by(service));
-    (Writes { kind, create, update, delete, left_out, put_off, events, counts }, packing)
+    let ordered = order_writes(create, update, delete, creation, |slice| slice.is_owned_by(service));
+    (Writes { kind, left_out, put_off, events, counts, ..ordered }, packing)
 }
 
 /// Sees to it that one slice is left, an empty one if need be.

@@ -8,7 +8,7 @@ use common::{
 use parking_lot::Mutex;
 
 use super::{carry_out::Totals, plan::Spread};
-use crate::metrics::Shares;
+use crate::metrics::{Shares, changes};
 
 /// Upper bounds where upstream names none.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -33,7 +33,6 @@ impl SliceMetrics {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let many = || exponential_buckets(2.0, 2.0, 15);
         let histogram = |name, help| metrics.histogram(name, Stability::Beta, help, &[], many()).with(&[]);
-        let gauge = |name, help| metrics.gauge(name, Stability::Beta, help, &[]).with(&[]);
         let syncs = metrics.counter(
             "endpoint_slice_controller_syncs",
             Stability::Alpha,
@@ -50,19 +49,15 @@ impl SliceMetrics {
                 "Number of endpoints removed on each Service sync",
             ),
             shares: Shares::new(
-                gauge("endpoint_slice_controller_endpoints_desired", "Number of endpoints desired"),
-                gauge("endpoint_slice_controller_num_endpoint_slices", "Number of EndpointSlices"),
-                gauge(
+                metrics,
+                Stability::Beta,
+                [
+                    "endpoint_slice_controller_endpoints_desired",
+                    "endpoint_slice_controller_num_endpoint_slices",
                     "endpoint_slice_controller_desired_endpoint_slices",
-                    "Number of EndpointSlices that would exist with perfect endpoint allocation",
-                ),
+                ],
             ),
-            changes: metrics.counter(
-                "endpoint_slice_controller_changes",
-                Stability::Alpha,
-                "Number of EndpointSlice changes",
-                &["operation"],
-            ),
+            changes: changes(metrics, "endpoint_slice_controller_changes"),
             changed: metrics.histogram(
                 "endpoint_slice_controller_endpointslices_changed_per_sync",
                 Stability::Alpha,
@@ -107,15 +102,12 @@ impl SliceMetrics {
 
     fn distribute(&self, key: &Key, new: Option<&'static str>) {
         let mut known = self.distribution_of.lock();
-        let old = match new {
-            Some(name) => known.insert(key.clone(), name),
-            None => known.remove(key),
-        };
-        if let Some(name) = old {
-            self.distributions.with(&[name]).dec();
+        if let Some(old) = known.remove(key) {
+            self.distributions.with(&[old]).dec();
         }
-        if let Some(name) = new {
-            self.distributions.with(&[name]).inc();
+        if let Some(new) = new {
+            self.distributions.with(&[new]).inc();
+            known.insert(key.clone(), new);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{consistency::Cache, controller::Observed, io::Failed, meta::Key};
+use common::{controller::Observed, io::Failed, meta::Key};
 
 use super::{
     SliceController,
@@ -34,8 +34,7 @@ impl SliceController {
         if !service.selects() {
             return Ok(Observed::Ready(snapshot));
         }
-        let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some(behind) = self.watch.ledger.behind(uid, &caches, Default::default) {
+        if let Some(behind) = self.watch.ledger.behind(uid, &[&**self.slices.store()], Default::default) {
             return Ok(Observed::behind(behind));
         }
         let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };

@@ -15,20 +15,23 @@ const SOON: i64 = 30 * 86_400;
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Certificates);
     let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
-    match &facts.client_certificate {
-        Err(why) => findings.unreadable("when your client certificate ends", why),
-        Ok(None) => findings.info("your kubeconfig has no client certificate"),
-        Ok(Some(certificate)) => {
-            let renew = "renew the kubeconfig; with kubeadm: kubeadm certs renew admin.conf";
-            judge(&mut findings, "your client certificate", certificate, now, renew);
-        }
-    }
-    match &facts.serving_certificate {
-        Err(why) => findings.unreadable("when the certificate of the API server ends", why),
-        Ok(None) => findings.info("the API server is connected to without TLS"),
-        Ok(Some(certificate)) => {
-            let renew = "renew it; with kubeadm, on each control-plane node: kubeadm certs renew apiserver";
-            judge(&mut findings, "the certificate of the API server", certificate, now, renew);
+    let client = (
+        &facts.client_certificate,
+        "your client certificate",
+        "your kubeconfig has no client certificate",
+        "renew the kubeconfig; with kubeadm: kubeadm certs renew admin.conf",
+    );
+    let serving = (
+        &facts.serving_certificate,
+        "the certificate of the API server",
+        "the API server is connected to without TLS",
+        "renew it; with kubeadm, on each control-plane node: kubeadm certs renew apiserver",
+    );
+    for (certificate, what, none, renew) in [client, serving] {
+        match certificate {
+            Err(why) => findings.unreadable(&format!("when {what} ends"), why),
+            Ok(None) => findings.info(none),
+            Ok(Some(certificate)) => judge(&mut findings, what, certificate, now, renew),
         }
     }
     if installations.iter().any(|installation| !installation.static_pods.is_empty()) {
@@ -48,11 +51,10 @@ fn judge(findings: &mut Findings, what: &str, certificate: &Certificate, now: Op
     let Some(left) = now.map(|now| ends.as_second() - now.as_second()) else {
         return findings.info(format!("{what} ({subject}) ends at {ends}"));
     };
-    if left < 0 {
-        findings.add(Status::Problem, format!("{what} ({subject}) ended at {ends}"), remedy);
-    } else if left < SOON {
-        findings.add(Status::Warning, format!("{what} ({subject}) ends in {}, at {ends}", span(left)), remedy);
-    } else {
-        findings.ok(format!("{what} ({subject}) ends in {}, at {ends}", span(left)));
+    let found = format!("{what} ({subject}) ends in {}, at {ends}", span(left));
+    match left {
+        ..0 => findings.problem(format!("{what} ({subject}) ended at {ends}"), remedy),
+        0..SOON => findings.warning(found, remedy),
+        SOON.. => findings.ok(found),
     }
 }

@@ -3,8 +3,8 @@
 //! Elections do not compare clocks. CronJobs, TTLs and certificates do.
 
 use crate::{
-    facts::{Facts, LeaseReading, Read},
-    finding::{Finding, Findings, Status, Topic},
+    facts::{Facts, LeaseReading, Read, Times},
+    finding::{Finding, Findings, Topic},
 };
 
 /// A difference that is reported, in seconds.
@@ -18,10 +18,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Time);
     match &facts.clocks {
         Err(why) => findings.unreadable("the time of the API server", why),
-        Ok(clocks) => {
-            let ahead = clocks.local.as_second() - clocks.server.as_second();
-            judge(&mut findings, "this machine", ahead);
-        }
+        Ok(Times { local, server }) => judge(&mut findings, "this machine", local.as_second() - server.as_second()),
     }
     let leases = facts.leases.iter().map(|lease| (lease.name, &lease.reading));
     for (name, reading) in leases.chain([("kube-controller-manager", &facts.manager.lease)]) {
@@ -37,15 +34,15 @@ fn judge(findings: &mut Findings, whose: &str, ahead: i64) {
     let found = format!("the clock of {whose} is {} s {direction} the API server's", ahead.abs());
     match ahead.abs() {
         0..=NOTABLE => findings.ok(format!("the clock of {whose} and the API server's agree within {NOTABLE} s")),
-        difference if difference <= SEVERE => findings.add(Status::Warning, found, REMEDY),
-        _ => findings.add(Status::Problem, found, REMEDY),
+        difference if difference <= SEVERE => findings.warning(found, REMEDY),
+        _ => findings.problem(found, REMEDY),
     }
 }
 
 /// By how much the clock of a leader is ahead, where a renewal has been seen to happen.
 fn leader_ahead(reading: &Read<Option<LeaseReading>>) -> Option<i64> {
     let reading = reading.as_ref().ok()?.as_ref()?;
-    let renewed = reading.lease.spec.as_ref()?.renew_time.as_ref()?.0;
+    let renewed = reading.renewed()?;
     let before = reading.before?;
     (before.renewed != Some(renewed)).then(|| {
         // The renewal happened between the two readings.

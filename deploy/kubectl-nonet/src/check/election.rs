@@ -2,7 +2,6 @@
 
 use common::leader::HOLDER_OF_HOLDS;
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::facts::{LeaseReading, Read, Unreadable};
 
@@ -59,17 +58,18 @@ impl<'a> Election<'a> {
             Ok(Some(reading)) => reading,
         };
         let Some(spec) = &reading.lease.spec else { return Self::Free };
+        let renewed = reading.renewed();
         let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
         match spec.holder_identity.as_deref().unwrap_or_default() {
             "" => Self::Free,
             HOLDER_OF_HOLDS => {
                 // Over a Lease that was there, the hold leaves the time of the last renewal.
-                let since = created(&reading.lease).max(spec.renew_time.as_ref().map(|time| time.0));
+                let created = reading.lease.metadata.creation_timestamp.as_ref().map(|time| time.0);
+                let since = created.max(renewed);
                 let ends = since.and_then(|since| since.checked_add(jiff::SignedDuration::from_secs(duration)).ok());
                 Self::Held { since, ends }
             }
             holder => {
-                let renewed = spec.renew_time.as_ref().map(|time| time.0);
                 let age = renewed.map_or(i64::MAX, |renewed| reading.at.as_second() - renewed.as_second());
                 let stalled = reading.before.is_some_and(|before| before.renewed == renewed);
                 let moved = reading.before.is_some() && !stalled;
@@ -94,21 +94,11 @@ impl<'a> Election<'a> {
     }
 }
 
-fn created(lease: &Lease) -> Option<Timestamp> {
-    lease.metadata.creation_timestamp.as_ref().map(|time| time.0)
-}
-
 /// Whether a Lease has to be read again after a pause, because its last renewal is old or in the future.
-///
-/// `now` is the time of the API server.
-pub(crate) fn needs_second_reading(lease: &Lease, now: Timestamp) -> bool {
-    let Some(spec) = &lease.spec else { return false };
-    let holder = spec.holder_identity.as_deref().unwrap_or_default();
-    if holder.is_empty() || holder == HOLDER_OF_HOLDS {
-        return false;
-    }
-    let age = spec.renew_time.as_ref().map(|time| now.as_second() - time.0.as_second());
-    age.is_none_or(|age| !(-1..=FRESH).contains(&age))
+pub(crate) fn needs_second_reading(reading: &LeaseReading) -> bool {
+    let holder = reading.lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+    let age = reading.renewed().map(|renewed| reading.at.as_second() - renewed.as_second());
+    !matches!(holder, None | Some("" | HOLDER_OF_HOLDS)) && age.is_none_or(|age| !(-1..=FRESH).contains(&age))
 }
 
 /// The name of the machine or Pod in an identity: client-go and Nonet append `_` and a unique part.

@@ -10,7 +10,7 @@ use k8s_openapi::{
 use super::election::{Election, host};
 use crate::{
     controllers::{self, COMPONENT, Controller, NAME},
-    facts::{Facts, NamedLease},
+    facts::{Facts, LeaseReading, NamedLease},
 };
 
 /// A controller in a namespace, or the place where it would be.
@@ -58,10 +58,14 @@ impl Installation<'_> {
         })
     }
 
+    /// What was read of the Lease; none if it is not there.
+    pub(super) fn reading(&self) -> Option<&LeaseReading> {
+        self.lease?.reading.as_ref().ok()?.as_ref()
+    }
+
     /// An annotation of the Lease.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
-        let reading = self.lease?.reading.as_ref().ok()?.as_ref()?;
-        reading.lease.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+        self.reading()?.lease.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 }
 
@@ -98,12 +102,8 @@ fn of<'a>(facts: &'a Facts, controller: &'static Controller) -> Vec<Installation
         places.extend(lease.map(|lease| lease.namespace.as_str()).or(facts.namespaces.first().map(String::as_str)));
     }
     let at = |place: &'a str| {
-        let deployments_of = |shadow: bool| {
-            let here = |d: &&Deployment| {
-                namespace(&d.metadata) == place && (label(&d.metadata, COMPONENT) == "shadow") == shadow
-            };
-            deployments.iter().copied().filter(here).collect()
-        };
+        let deployments = deployments.iter().copied().filter(|d| namespace(&d.metadata) == place);
+        let (shadows, deployments) = deployments.partition(|d| label(&d.metadata, COMPONENT) == "shadow");
         let pods_of = |component: &str| {
             let here = |pod: &&Pod| namespace(&pod.metadata) == place && label(&pod.metadata, COMPONENT) == component;
             pods.iter().copied().filter(here).collect()
@@ -112,8 +112,8 @@ fn of<'a>(facts: &'a Facts, controller: &'static Controller) -> Vec<Installation
         Installation {
             controller,
             namespace: place,
-            deployments: deployments_of(false),
-            shadows: deployments_of(true),
+            deployments,
+            shadows,
             pods: pods_of("controller"),
             static_pods: pods_of("static-pod"),
             rescue_pods: pods_of("rescue"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, policy::v1::PodDisruptionBudget};
 
 use super::{
     Stage,
@@ -19,7 +19,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
     let mut findings = Findings::of(Topic::Installed);
     if let Err(why) = &facts.search {
         let found = format!("cannot tell whether Nonet runs in other namespaces: {why}");
-        findings.add(Status::Unknown, found, "name the namespace with -n");
+        findings.unknown(found, "name the namespace with -n");
     }
     if let Err(why) = &facts.deployments {
         findings.unreadable("which Deployments are installed", why);
@@ -27,25 +27,21 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
     if let Err(why) = &facts.pods {
         findings.unreadable("which Pods run", why);
     }
-    let mut left_out = Vec::new();
     for installation in installations {
         installation_of(&mut findings, facts, installation, stage);
-        if !installation.exists() {
-            left_out.push(installation.controller.name);
-        }
     }
     twice(&mut findings, installations);
+    let left_out: Vec<&str> = installations.iter().filter(|i| !i.exists()).map(|i| i.controller.name).collect();
     // What could not be read may be installed.
     if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
-        let (nothing, status) = (left_out.len() == installations.len(), Status::Info);
+        let nothing = left_out.len() == installations.len();
         if nothing && matches!(stage, Stage::HandOver | Stage::Upgrade) {
             let remedy = "kubectl apply -k deploy/overlays/default, or name another cluster with --context";
-            findings.add(Status::Problem, "Nonet is not installed", remedy);
+            findings.problem("Nonet is not installed", remedy);
         } else if nothing {
-            findings.add(status, "Nonet is not installed: everything is left to kube-controller-manager", "");
+            findings.info("Nonet is not installed: everything is left to kube-controller-manager");
         } else {
-            let found = format!("not installed, and left to kube-controller-manager: {}", left_out.join(", "));
-            findings.add(status, found, "");
+            findings.info(format!("not installed, and left to kube-controller-manager: {}", left_out.join(", ")));
         }
     }
     findings.into_list()
@@ -64,21 +60,17 @@ fn installation_of(findings: &mut Findings, facts: &Facts, installation: &Instal
         let place = installation.namespace;
         let remedy =
             format!("keep one: kubectl -n {place} delete deployment {}", name(&installation.deployments[0].metadata));
-        findings.add(Status::Warning, found, remedy);
+        findings.warning(found, remedy);
     }
     for pod in &installation.rescue_pods {
         let (place, pod) = (installation.namespace, name(&pod.metadata));
         let found = format!("the rescue Pod {place}/{pod} is still there");
         let remedy = format!("once the Deployment is ready: kubectl -n {place} delete pod {pod}");
-        findings.add(Status::Warning, found, remedy);
+        findings.warning(found, remedy);
     }
     for shadow in &installation.shadows {
-        let found = format!(
-            "{controller} has a shadow, {}/{}, which writes nothing",
-            installation.namespace,
-            name(&shadow.metadata)
-        );
-        findings.info(found);
+        let (place, shadow) = (installation.namespace, name(&shadow.metadata));
+        findings.info(format!("{controller} has a shadow, {place}/{shadow}, which writes nothing"));
     }
 }
 
@@ -86,24 +78,20 @@ fn deployment_of(findings: &mut Findings, facts: &Facts, deployment: &Deployment
     let (place, deployment_name) = (namespace(&deployment.metadata), name(&deployment.metadata));
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = deployment.status.clone().unwrap_or_default();
-    let ready = status.ready_replicas.unwrap_or_default();
-    let updated = status.updated_replicas.unwrap_or_default();
+    let (ready, updated) = (status.ready_replicas.unwrap_or_default(), status.updated_replicas.unwrap_or_default());
     let observed = status.observed_generation >= deployment.metadata.generation;
     let what =
         format!("Deployment {place}/{deployment_name} ({}): {ready} of {wanted} replicas ready", image(deployment));
     let look = format!("kubectl -n {place} describe deployment {deployment_name}");
     if wanted == 0 {
         let severity = if stage == Stage::Removal { Status::Info } else { Status::Warning };
-        findings.add(
-            severity,
-            format!("{what}; it is scaled to zero"),
-            format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"),
-        );
+        let remedy = format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2");
+        findings.add(severity, format!("{what}; it is scaled to zero"), remedy);
     } else if ready < wanted {
-        let severity = if ready == 0 && stage != Stage::Removal { Status::Problem } else { Status::Warning };
         let severity = match stage {
             Stage::HandOver | Stage::Upgrade => Status::Problem,
-            _ => severity,
+            Stage::Running if ready == 0 => Status::Problem,
+            Stage::Running | Stage::Removal => Status::Warning,
         };
         findings.add(severity, what, look);
     } else if !observed || updated < wanted || status.replicas.unwrap_or_default() > wanted {
@@ -126,31 +114,21 @@ fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, w
             "Deployment {place}/{deployment_name} has one replica: nobody stands by during the upgrade, and a new \
                 version that fails leaves a gap"
         );
-        findings.add(
-            Status::Warning,
-            found,
-            format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"),
-        );
+        findings.warning(found, format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"));
     }
     let selected = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.as_ref());
+    let protects = |budget: &PodDisruptionBudget| {
+        let labels = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()?.match_labels.as_ref());
+        namespace(&budget.metadata) == place && labels.is_some() && labels == selected
+    };
+    let what = format!("Deployment {place}/{deployment_name} has");
     match &facts.budgets {
-        Err(why) => {
-            findings
-                .unreadable(&format!("whether Deployment {place}/{deployment_name} has a PodDisruptionBudget"), why);
-        }
-        Ok(budgets) => {
-            let protects = budgets.iter().any(|budget| {
-                let labels = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()?.match_labels.as_ref());
-                namespace(&budget.metadata) == place && labels.is_some() && labels == selected
-            });
-            if !protects {
-                let found = format!(
-                    "Deployment {place}/{deployment_name} has no PodDisruptionBudget: a drain may end all replicas \
-                        at once"
-                );
-                findings.add(Status::Warning, found, "kubectl apply -k deploy/overlays/default");
-            }
-        }
+        Err(why) => findings.unreadable(&format!("whether {what} a PodDisruptionBudget"), why),
+        Ok(budgets) if budgets.iter().any(protects) => {}
+        Ok(_) => findings.warning(
+            format!("{what} no PodDisruptionBudget: a drain may end all replicas at once"),
+            "kubectl apply -k deploy/overlays/default",
+        ),
     }
 }
 
@@ -162,13 +140,13 @@ fn static_pods(findings: &mut Findings, installation: &Installation<'_>, stage: 
     if idle.is_empty() {
         findings.ok(found);
     } else {
-        let severity = if idle.len() == pods.len() { Status::Problem } else { Status::Warning };
-        let severity = if matches!(stage, Stage::HandOver | Stage::Upgrade) { Status::Problem } else { severity };
+        let must_be_ready = matches!(stage, Stage::HandOver | Stage::Upgrade) || idle.len() == pods.len();
+        let severity = if must_be_ready { Status::Problem } else { Status::Warning };
         findings.add(severity, found, format!("kubectl -n {} describe pod {}", installation.namespace, idle.join(" ")));
     }
     if stage == Stage::Upgrade && pods.len() < 2 {
         let found = format!("{controller} has one static Pod: the upgrade leaves a gap until the new one leads");
-        findings.add(Status::Warning, found, "");
+        findings.warning(found, "");
     }
 }
 
@@ -184,7 +162,7 @@ fn twice(findings: &mut Findings, installations: &[Installation<'_>]) {
             places.join(", ")
         );
         let remedy = format!("keep one: kubectl -n {} delete deployment nonet-{controller}", places[places.len() - 1]);
-        findings.add(Status::Problem, found, remedy);
+        findings.problem(found, remedy);
     }
 }
 

@@ -1,9 +1,8 @@
 //! Who leads, and on which terms.
 
 use common::leader::probation::{ASKS, FAILED, PROBATION, VERSION};
-use jiff::Timestamp;
 
-use super::{Stage, age, election::Election, installation::Installation, list, needed, span};
+use super::{Stage, age, election::Election, installation::Installation, needed, span};
 use crate::{
     facts::{Facts, Unreadable},
     finding::{Finding, Findings, Status, Topic},
@@ -23,35 +22,41 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
                 None => unreadable.push((why, vec![installation.controller.name])),
             }
         }
-        let now =
-            installation.lease.and_then(|lease| Some(lease.reading.as_ref().ok()?.as_ref()?.at)).unwrap_or_default();
-        election(&mut findings, facts, installation, stage, now);
+        election(&mut findings, facts, installation, stage);
         if installation.exists() {
             probation(&mut findings, installation, stage);
         }
     }
     for (why, controllers) in unreadable {
-        findings.unreadable(&format!("who leads {}", list(&controllers)), why);
+        findings.unreadable(&format!("who leads {}", controllers.join(", ")), why);
     }
     findings.into_list()
 }
 
-fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, stage: Stage, now: Timestamp) {
+fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, stage: Stage) {
+    let now = installation.reading().map(|reading| reading.at).unwrap_or_default();
     let (controller, place) = (installation.controller.name, installation.namespace);
     let exists = installation.exists();
     let hold = format!("kubectl -n {place} apply -k deploy/controllers/{controller}/hold");
     let release = format!("kubectl -n {place} delete -k deploy/controllers/{controller}/hold");
     let look = format!("kubectl -n {place} get pods -l app.kubernetes.io/name={controller}");
+    let no_leader = |findings: &mut Findings, found: String| match stage {
+        Stage::Removal => findings.ok(found),
+        Stage::HandOver if exists => {
+            findings.problem(format!("{found}, and candidates may take it before the hand-over"), &hold);
+        }
+        _ if !exists => findings.info(found),
+        Stage::Upgrade => findings.problem(found, &look),
+        Stage::Running | Stage::HandOver => findings.warning(found, &look),
+    };
     match installation.election {
-        // Reported for all controllers at once.
-        Election::Unreadable(_) => {}
         Election::Held { since, ends } => {
             let since = since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
             let found = format!("{controller}: held for the hand-over{since}; nobody leads");
             match stage {
                 Stage::HandOver | Stage::Removal => findings.ok(found),
                 Stage::Upgrade if exists => {
-                    findings.add(Status::Problem, found, format!("end the hand-over first: {release}"));
+                    findings.problem(found, format!("end the hand-over first: {release}"));
                 }
                 _ if !exists => findings.add(Status::Info, format!("{found}, and it is not installed"), release),
                 _ => findings.info(found),
@@ -66,80 +71,42 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                 let remedy = format!(
                     "end the hand-over, or renew the hold: kubectl -n {place} delete lease {controller} && {hold}"
                 );
-                findings.add(Status::Warning, found, remedy);
+                findings.warning(found, remedy);
             }
         }
         Election::Led { holder, since, renewed, stalled } => {
             let since = since.map(|since| format!(" for {}", age(since, now))).unwrap_or_default();
             let found = format!("{controller}: {holder} has led{since}; it renewed its Lease {} ago", span(renewed));
             if stage == Stage::HandOver && exists {
-                findings.add(
-                    Status::Problem,
-                    format!("{found}, and the Lease is not held for the hand-over"),
-                    hold.clone(),
-                );
+                findings.problem(format!("{found}, and the Lease is not held for the hand-over"), &hold);
             } else if stage == Stage::Removal {
-                findings.add(
-                    Status::Problem,
-                    format!("{found}, and Nonet must not lead when it is removed"),
-                    hold.clone(),
-                );
+                findings.problem(format!("{found}, and Nonet must not lead when it is removed"), &hold);
             } else if stalled {
                 let found = format!(
                     "{controller}: {holder} has led{since}, and has not renewed its Lease for {}",
                     span(renewed)
                 );
-                findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, look.clone());
+                findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, &look);
             } else {
                 findings.ok(found);
             }
             if facts.pods.is_ok() && !installation.has(holder) {
                 let found = format!("{controller}: the leader {holder} is none of the Pods in {place}");
-                findings.add(Status::Warning, found, format!("find out what runs it; {look}"));
+                findings.warning(found, format!("find out what runs it; {look}"));
             }
         }
         Election::Expired { holder, renewed } => {
-            let ago = if renewed == i64::MAX {
-                "never renewed it".to_owned()
-            } else {
-                format!("renewed it {} ago", span(renewed))
+            let ago = match renewed {
+                i64::MAX => "never renewed it".to_owned(),
+                renewed => format!("renewed it {} ago", span(renewed)),
             };
             let found = format!("{controller}: the Lease has expired; {holder} {ago}");
-            no_leader(findings, found, stage, exists, (&hold, &look));
+            no_leader(findings, found);
         }
-        Election::Free => {
-            no_leader(
-                findings,
-                format!("{controller}: the Lease is free; nobody leads"),
-                stage,
-                exists,
-                (&hold, &look),
-            );
-        }
-        Election::Absent => {
-            if exists {
-                no_leader(
-                    findings,
-                    format!("{controller}: there is no Lease; nobody leads"),
-                    stage,
-                    exists,
-                    (&hold, &look),
-                );
-            }
-        }
-    }
-}
-
-/// Reports that nobody leads.
-fn no_leader(findings: &mut Findings, found: String, stage: Stage, exists: bool, (hold, look): (&str, &str)) {
-    match stage {
-        Stage::Removal => findings.ok(found),
-        Stage::HandOver if exists => {
-            findings.add(Status::Problem, format!("{found}, and candidates may take it before the hand-over"), hold);
-        }
-        _ if !exists => findings.info(found),
-        Stage::Upgrade => findings.add(Status::Problem, found, look),
-        _ => findings.add(Status::Warning, found, look),
+        Election::Free => no_leader(findings, format!("{controller}: the Lease is free; nobody leads")),
+        Election::Absent if exists => no_leader(findings, format!("{controller}: there is no Lease; nobody leads")),
+        // Reported for all controllers at once, or nothing to report.
+        Election::Unreadable(_) | Election::Absent => {}
     }
 }
 

@@ -12,11 +12,10 @@ use super::{
     Stage,
     election::Election,
     installation::{Installation, name, namespace},
-    list,
 };
 use crate::{
-    facts::Facts,
-    finding::{Finding, Findings, Status, Topic},
+    facts::{Facts, one_line},
+    finding::{Finding, Findings, Topic},
     manager_flags,
 };
 use built_in::{BuiltIn, State};
@@ -97,12 +96,9 @@ fn verdict(state: &State, installation: &Installation<'_>, stage: Stage) -> Verd
 }
 
 fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installation<'_>)], stage: Stage) {
-    let names = list(&loops.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    let controllers = {
-        let mut names: Vec<&str> = loops.iter().map(|(_, installation)| installation.controller.name).collect();
-        names.dedup();
-        names
-    };
+    let names = loops.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let mut controllers: Vec<&str> = loops.iter().map(|(_, installation)| installation.controller.name).collect();
+    controllers.dedup();
     let place = loops.first().map_or("kube-system", |(_, installation)| installation.namespace);
     let off = format!(
         "add -{} to --controllers, in kubeadm-config too, on each control-plane node",
@@ -114,40 +110,34 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         commands.collect::<Vec<_>>().join("; ")
     };
     let switch_on = "switch them on: take them out of --controllers, in kubeadm-config too, on each control-plane node";
+    let nobody = format!("nobody runs {names}: kube-controller-manager does not");
     match verdict {
         Verdict::Both(pods) => {
             let found =
                 format!("two writers: kube-controller-manager ({}) and Nonet both run {names}", pods.join(", "));
-            findings.add(Status::Problem, found, format!("stop Nonet at once: {}; then {off}", hold("apply")));
+            findings.problem(found, format!("stop Nonet at once: {}; then {off}", hold("apply")));
         }
         Verdict::BothSoon(pods) => {
             let found =
                 format!("two writers soon: {} would run {names} beside Nonet if it became the leader", pods.join(", "));
-            findings.add(Status::Problem, found, off);
+            findings.problem(found, off);
         }
         Verdict::NobodyHeld => {
-            let found =
-                format!("nobody runs {names}: kube-controller-manager does not, and Nonet is held for the hand-over");
-            findings.add(Status::Problem, found, format!("release the Leases: {}", hold("delete")));
+            let found = format!("{nobody}, and Nonet is held for the hand-over");
+            findings.problem(found, format!("release the Leases: {}", hold("delete")));
         }
         Verdict::NobodyLeads => {
-            let found = format!("nobody runs {names}: kube-controller-manager does not, and no replica of Nonet leads");
-            findings.add(Status::Problem, found, format!("see the findings about Leases and Pods, or {switch_on}"));
+            let found = format!("{nobody}, and no replica of Nonet leads");
+            findings.problem(found, format!("see the findings about Leases and Pods, or {switch_on}"));
         }
         Verdict::NobodyInstalled => {
-            let found =
-                format!("nobody runs {names}: kube-controller-manager does not, and Nonet is not installed for it");
-            findings.add(
-                Status::Problem,
-                found,
-                format!("apply an overlay with {}, or {switch_on}", controllers.join(", ")),
-            );
+            let found = format!("{nobody}, and Nonet is not installed for it");
+            findings.problem(found, format!("apply an overlay with {}, or {switch_on}", controllers.join(", ")));
         }
         Verdict::NobodyManages => {
             let found =
                 format!("nobody runs {names}: no kube-controller-manager that runs them leads, and neither does Nonet");
-            findings.add(
-                Status::Problem,
+            findings.problem(
                 found,
                 "kubectl -n kube-system get pods -l component=kube-controller-manager; \
                  kubectl -n kube-system get lease kube-controller-manager -o yaml",
@@ -159,7 +149,7 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
             } else {
                 "before the hand-over, kube-controller-manager has to run, and does not run,"
             };
-            findings.add(Status::Problem, format!("{why} {names}"), switch_on);
+            findings.problem(format!("{why} {names}"), switch_on);
         }
         Verdict::Nonet => findings.ok(format!("Nonet alone runs {names}")),
         Verdict::NonetAtLeast => {
@@ -169,8 +159,7 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
             findings.ok(format!("kube-controller-manager runs {names}, and Nonet stands by"));
         }
         Verdict::Manager => findings.info(format!("kube-controller-manager runs {names}")),
-        Verdict::Unknown => findings.add(
-            Status::Unknown,
+        Verdict::Unknown => findings.unknown(
             format!("cannot tell who runs {names}"),
             "see the findings about kube-controller-manager and Leases",
         ),
@@ -181,22 +170,16 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
 fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: Stage) {
     const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; controllers in controllerManager.extraArgs \
         is as in docs/operations.md, Hand over, step 3";
-    let configuration = match &facts.manager.kubeadm {
+    let map = match &facts.manager.kubeadm {
         Err(why) => return findings.unreadable("what kubeadm upgrade will switch on", why),
-        Ok(None) => return,
-        Ok(Some(map)) => map.data.as_ref().and_then(|data| data.get("ClusterConfiguration")),
+        Ok(map) => map.as_ref().and_then(|map| map.data.as_ref()),
     };
-    let Some(configuration) = configuration else { return };
+    let Some(configuration) = map.and_then(|data| data.get("ClusterConfiguration")) else { return };
     let controllers = match manager_flags::kubeadm_controllers(configuration) {
         Ok(controllers) => controllers,
         Err(why) => {
-            let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-            findings.add(
-                Status::Unknown,
-                format!("cannot tell what kubeadm upgrade will switch on: kubeadm-config is not YAML: {why}"),
-                EDIT,
-            );
-            return;
+            let found = "cannot tell what kubeadm upgrade will switch on: kubeadm-config is not YAML";
+            return findings.unknown(format!("{found}: {}", one_line(&why)), EDIT);
         }
     };
     let installed = installations.iter().filter(|installation| installation.exists());
@@ -204,18 +187,16 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
     let (on, off): (Vec<&str>, Vec<&str>) = loops.iter().partition(|name| controllers.contains(name));
     if stage == Stage::Removal {
         if !off.is_empty() {
-            findings.add(
-                Status::Warning,
-                format!("the next kubeadm upgrade will switch off {}: kubeadm-config says so", list(&off)),
+            findings.warning(
+                format!("the next kubeadm upgrade will switch off {}: kubeadm-config says so", off.join(", ")),
                 EDIT,
             );
         }
     } else if !on.is_empty() {
-        findings.add(
-            Status::Warning,
+        findings.warning(
             format!(
                 "the next kubeadm upgrade will switch on {} in kube-controller-manager: kubeadm-config says so",
-                list(&on)
+                on.join(", ")
             ),
             EDIT,
         );
@@ -255,8 +236,7 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
                 Some(seconds) if seconds >= LONG_ENOUGH => {
                     findings.info(format!("{found}; the present one sees no sign of it"));
                 }
-                _ => findings.add(
-                    Status::Warning,
+                _ => findings.warning(
                     format!("{found}; the present one does not lead for long enough to see it"),
                     "repeat the check in ten minutes",
                 ),
@@ -272,18 +252,14 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
         } else {
             let remedy =
                 format!("compare with the loops above; kubectl -n {place} describe event {}", name(&event.metadata));
-            findings.add(Status::Problem, found, remedy);
+            findings.problem(found, remedy);
         }
     }
 }
 
 /// When an Event happened last.
 fn happened(event: &Event) -> Option<Timestamp> {
-    let created = || event.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    event
-        .last_timestamp
-        .as_ref()
-        .map(|time| time.0)
-        .or_else(|| event.event_time.as_ref().map(|time| time.0))
-        .or_else(created)
+    let created = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let event_time = event.event_time.as_ref().map(|time| time.0);
+    event.last_timestamp.as_ref().map(|time| time.0).or(event_time).or(created)
 }

@@ -8,8 +8,8 @@ use k8s_openapi::{
 use super::installation::{label, name, namespace};
 use crate::{
     controllers::COMPONENT,
-    facts::Facts,
-    finding::{Finding, Findings, Status, Topic},
+    facts::{Facts, one_line},
+    finding::{Finding, Findings, Topic},
 };
 
 /// The registry that never resolves, which manifests name until an image is set.
@@ -43,7 +43,7 @@ fn unset_image(findings: &mut Findings, what: &str, metadata: &ObjectMeta, spec:
     let images = containers.filter_map(|container| container.image.as_deref());
     for image in images.filter(|image| image.starts_with(NO_REGISTRY)) {
         let found = format!("{what} {}/{}: its image {image} names no registry", namespace(metadata), name(metadata));
-        findings.add(Status::Problem, found, "deploy/images/set REGISTRY/nonet TAG, then apply the overlay again");
+        findings.problem(found, "deploy/images/set REGISTRY/nonet TAG, then apply the overlay again");
     }
 }
 
@@ -51,7 +51,7 @@ fn container_of(findings: &mut Findings, pod: &Pod, container: &ContainerStatus)
     let (place, pod_name) = (namespace(&pod.metadata), name(&pod.metadata));
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
-    let message = waiting.and_then(|waiting| waiting.message.as_deref()).map(|text| format!(": {}", one_line(text)));
+    let message = waiting.and_then(|waiting| waiting.message.as_deref()).map(|text| format!(": {}", shortened(text)));
     let message = message.unwrap_or_default();
     if NO_IMAGE.contains(&reason) {
         if container.image.starts_with(NO_REGISTRY) {
@@ -60,18 +60,18 @@ fn container_of(findings: &mut Findings, pod: &Pod, container: &ContainerStatus)
         let found = format!("Pod {place}/{pod_name} cannot pull {} ({reason}){message}", container.image);
         let remedy =
             format!("set a tag that exists with deploy/images/set; kubectl -n {place} describe pod {pod_name}");
-        findings.add(Status::Problem, found, remedy);
+        findings.problem(found, remedy);
     } else if reason == "CrashLoopBackOff" {
         let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         let last = last.map_or(String::new(), |last| {
-            let text = last.message.as_deref().map(|text| format!(": {}", one_line(text))).unwrap_or_default();
+            let text = last.message.as_deref().map(|text| format!(": {}", shortened(text))).unwrap_or_default();
             format!(", last with exit code {}{text}", last.exit_code)
         });
         let found = format!("Pod {place}/{pod_name} crashes, {} times so far{last}", container.restart_count);
-        findings.add(Status::Problem, found, format!("kubectl -n {place} logs {pod_name} --previous"));
+        findings.problem(found, format!("kubectl -n {place} logs {pod_name} --previous"));
     } else if matches!(reason, "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") {
         let found = format!("Pod {place}/{pod_name} does not start ({reason}){message}");
-        findings.add(Status::Problem, found, format!("kubectl -n {place} describe pod {pod_name}"));
+        findings.problem(found, format!("kubectl -n {place} describe pod {pod_name}"));
     }
 }
 
@@ -80,15 +80,15 @@ fn pending(findings: &mut Findings, pod: &Pod) {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let refused = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
     if let Some(refused) = refused {
-        let why = one_line(refused.message.as_deref().or(refused.reason.as_deref()).unwrap_or("no reason given"));
+        let why = shortened(refused.message.as_deref().or(refused.reason.as_deref()).unwrap_or("no reason given"));
         let found = format!("Pod {place}/{pod_name} finds no node: {why}");
         let remedy = "on one control-plane node use deploy/overlays/single, without control-plane nodes \
             deploy/overlays/any-node";
-        findings.add(Status::Problem, found, remedy);
+        findings.problem(found, remedy);
     }
 }
 
-fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+fn shortened(text: &str) -> String {
+    let line = one_line(text);
     if line.chars().count() > 300 { format!("{}…", line.chars().take(300).collect::<String>()) } else { line }
 }

@@ -1,10 +1,13 @@
 //! The rights of the controllers: roles, bindings, and what the API server says.
 
-use k8s_openapi::api::rbac::v1::{RoleRef, Subject};
+use k8s_openapi::{
+    api::rbac::v1::{RoleRef, Subject},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 
 use super::installation::{Installation, name, namespace};
 use crate::{
-    facts::{Facts, Read, Unreadable},
+    facts::Facts,
     finding::{Finding, Findings, Status, Topic},
 };
 
@@ -16,6 +19,13 @@ struct Binding<'a> {
     subjects: &'a [Subject],
 }
 
+impl<'a> Binding<'a> {
+    fn new(metadata: &'a ObjectMeta, role: &'a RoleRef, subjects: Option<&'a Vec<Subject>>) -> Self {
+        let subjects = subjects.map(Vec::as_slice).unwrap_or_default();
+        Self { name: name(metadata), namespace: metadata.namespace.as_deref(), role, subjects }
+    }
+}
+
 /// Checks the rights of installed controllers.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Rights);
@@ -24,12 +34,9 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
         return Vec::new();
     }
     let roles = &facts.roles;
-    let mut unread: Vec<&Unreadable> = Vec::new();
-    unread.extend(roles.cluster_roles.as_ref().err());
-    unread.extend(roles.cluster_bindings.as_ref().err());
-    unread.extend(roles.roles.as_ref().err());
-    unread.extend(roles.bindings.as_ref().err());
-    for why in unread {
+    let unread = [roles.cluster_roles.as_ref().err(), roles.cluster_bindings.as_ref().err()];
+    let unread = unread.into_iter().chain([roles.roles.as_ref().err(), roles.bindings.as_ref().err()]);
+    for why in unread.flatten() {
         findings.unreadable("whether all roles and bindings are there", why);
     }
     let mut unanswered = None;
@@ -43,7 +50,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
         match review.map(|review| &review.denied) {
             Some(Ok(denied)) if !denied.is_empty() => {
                 let found = format!("{controller} lacks rights: {}", denied.join(", "));
-                findings.add(Status::Problem, found, remedy(installation));
+                findings.problem(found, remedy(installation));
             }
             Some(Ok(_)) if bound => findings.ok(format!("{controller} has its roles, bindings and main rights")),
             Some(Ok(_)) | None => {}
@@ -64,32 +71,14 @@ fn remedy(installation: &Installation<'_>) -> String {
 /// Checks the bindings of a controller. Whether they are as they should be.
 fn bindings(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, severity: Status) -> bool {
     let roles = &facts.roles;
-    let cluster: Read<Vec<Binding<'_>>> = roles.cluster_bindings.as_ref().map_err(Clone::clone).map(|all| {
-        all.iter()
-            .map(|b| Binding {
-                name: name(&b.metadata),
-                namespace: None,
-                role: &b.role_ref,
-                subjects: b.subjects.as_deref().unwrap_or_default(),
-            })
-            .collect()
-    });
-    let local: Read<Vec<Binding<'_>>> = roles.bindings.as_ref().map_err(Clone::clone).map(|all| {
-        all.iter()
-            .filter(|b| namespace(&b.metadata) == installation.namespace)
-            .map(|b| Binding {
-                name: name(&b.metadata),
-                namespace: Some(namespace(&b.metadata)),
-                role: &b.role_ref,
-                subjects: b.subjects.as_deref().unwrap_or_default(),
-            })
-            .collect()
-    });
     let mut fine = true;
-    if let Ok(all) = cluster {
+    if let Ok(all) = &roles.cluster_bindings {
+        let all: Vec<_> = all.iter().map(|b| Binding::new(&b.metadata, &b.role_ref, b.subjects.as_ref())).collect();
         fine &= one(findings, facts, installation, ("ClusterRoleBinding", severity), &all);
     }
-    if let Ok(all) = local {
+    if let Ok(all) = &roles.bindings {
+        let here = all.iter().filter(|b| namespace(&b.metadata) == installation.namespace);
+        let all: Vec<_> = here.map(|b| Binding::new(&b.metadata, &b.role_ref, b.subjects.as_ref())).collect();
         fine &= one(findings, facts, installation, ("RoleBinding", severity), &all);
     }
     fine

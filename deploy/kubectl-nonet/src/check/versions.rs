@@ -25,7 +25,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
         Err(why) => findings.unreadable("the version of the API server", why),
         Ok(version) => kubernetes(&mut findings, "the API server", version, Status::Problem),
     }
-    let managers: BTreeSet<&str> = facts.manager.pods.iter().flatten().filter_map(image_tag).collect();
+    let managers: BTreeSet<&str> = facts.manager.pods.iter().flatten().filter_map(|pod| tag(image(pod)?)).collect();
     for version in &managers {
         kubernetes(&mut findings, "kube-controller-manager", version, Status::Warning);
     }
@@ -48,7 +48,7 @@ fn kubernetes(findings: &mut Findings, what: &str, version: &str, otherwise: Sta
         }
         None => {
             let found = format!("cannot tell the version of {what}: {version:?} is not a version of Kubernetes");
-            findings.add(Status::Unknown, found, "kubectl version");
+            findings.unknown(found, "kubectl version");
         }
     }
 }
@@ -61,12 +61,12 @@ fn minor(version: &str) -> Option<(u32, u32)> {
 
 /// Checks that the replicas of one controller have one version.
 fn replicas(findings: &mut Findings, installation: &Installation<'_>, stage: Stage) {
-    let images: BTreeSet<&str> = installation.candidates().filter_map(|pod| image(pod)).collect();
+    let images: BTreeSet<&str> = installation.candidates().filter_map(image).collect();
     let controller = installation.controller.name;
     if images.len() > 1 {
-        let all: Vec<&str> = images.iter().copied().collect();
+        let all = images.iter().copied().collect::<Vec<_>>().join(", ");
         let names: Vec<&str> = installation.candidates().map(|pod| name(&pod.metadata)).collect();
-        let found = format!("{controller} runs in {} versions ({}): a rollout is on", images.len(), all.join(", "));
+        let found = format!("{controller} runs in {} versions ({all}): a rollout is on", images.len());
         let remedy = format!("kubectl -n {} get pods {}", installation.namespace, names.join(" "));
         findings.add(needed(stage, Stage::Upgrade, Status::Info), found, remedy);
     } else if let Some(version) = installation.annotation(VERSION).filter(|_| installation.election.is_led()) {
@@ -76,10 +76,6 @@ fn replicas(findings: &mut Findings, installation: &Installation<'_>, stage: Sta
 
 fn image(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.containers.first()?.image.as_deref()
-}
-
-fn image_tag(pod: &Pod) -> Option<&str> {
-    tag(image(pod)?)
 }
 
 /// The tag of an image. The digest is no part of it, nor is the port of a registry.

@@ -1,8 +1,12 @@
 //! Requests that read, with what is to be said about those that fail.
 
-use http::{Request, Response, StatusCode, header};
+use http::{Request, StatusCode, header};
 use k8s_openapi::{List, ListableResource, Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Error, client::Body};
+use kube::{
+    Error, Resource as _,
+    api::{GetParams, ListParams},
+    client::Body,
+};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
@@ -11,40 +15,12 @@ use crate::{
 };
 
 /// How many objects one page of a list has.
-const PAGE: usize = 500;
+const PAGE: u32 = 500;
 
 /// A kind that can be read.
-pub(crate) trait Readable:
-    k8s_openapi::Resource + ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + 'static
-{
-}
+pub(crate) trait Readable: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned {}
 
-impl<K> Readable for K where
-    K: k8s_openapi::Resource + ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + 'static
-{
-}
-
-/// Where objects are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'a> {
-    /// In one namespace.
-    In(&'a str),
-    /// In all namespaces.
-    Everywhere,
-    /// In none: the kind has no namespaces.
-    Cluster,
-}
-
-impl Place<'_> {
-    fn namespace(self) -> Option<String> {
-        if let Self::In(namespace) = self { Some(namespace.to_owned()) } else { None }
-    }
-}
-
-/// Sends requests.
-pub(crate) struct Reader<'a> {
-    connection: &'a Connection,
-}
+impl<K: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned> Readable for K {}
 
 #[derive(Deserialize)]
 struct Version {
@@ -52,11 +28,8 @@ struct Version {
     git: String,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(connection: &'a Connection) -> Self {
-        Self { connection }
-    }
-
+/// Without a namespace, a request is about the whole cluster.
+impl Connection {
     /// The version of the API server, and the header `Date` of its answer.
     ///
     /// # Errors
@@ -65,8 +38,7 @@ impl<'a> Reader<'a> {
         let request = "GET /version".to_owned();
         let failed = |why: String| Unreadable::Failed { request: request.clone(), why };
         let query = Request::get("/version").body(Body::empty()).map_err(|why| failed(why.to_string()))?;
-        let answer =
-            self.in_time(self.connection.client.send(query), &request).await?.map_err(|why| failed(described(&why)))?;
+        let answer = self.in_time(self.client.send(query), &request).await?.map_err(|why| failed(described(&why)))?;
         let date = answer.headers().get(header::DATE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         match answer.status() {
             StatusCode::OK => {}
@@ -75,46 +47,31 @@ impl<'a> Reader<'a> {
             }
             status => return Ok((Err(failed(format!("the server answers {status}"))), date)),
         }
-        let text = body(answer).await.map_err(|why| failed(described(&why)))?;
+        let text = answer.into_body().collect_bytes().await.map_err(|why| failed(described(&why)))?;
         let version = serde_json::from_slice::<Version>(&text).map(|version| version.git);
         Ok((version.map_err(|why| failed(why.to_string())), date))
     }
 
     /// Reads one object; none if it does not exist.
-    pub(super) async fn get<K: Readable>(&self, place: Place<'_>, name: &str) -> Read<Option<K>> {
-        let path = format!("{}/{name}", path::<K>(place));
-        let answer = self.send::<K>("get", &path, place).await;
-        match answer {
-            Ok(object) => Ok(Some(object)),
-            Err(Refusal::NotFound) => Ok(None),
-            Err(Refusal::Unreadable(why)) => Err(why),
-        }
+    pub(super) async fn get<K: Readable>(&self, namespace: Option<&str>, name: &str) -> Read<Option<K>> {
+        let path = K::url_path(&(), namespace);
+        let query = kube::core::Request::new(&path).get(name, &GetParams::default());
+        self.read::<K, K>("get", namespace, format!("GET {path}/{name}"), query).await
     }
 
     /// Reads the objects with these labels and fields, page by page.
-    pub(super) async fn list<K: Readable>(&self, place: Place<'_>, labels: &str, fields: &str) -> Read<Vec<K>> {
+    pub(super) async fn list<K: Readable>(&self, namespace: Option<&str>, labels: &str, fields: &str) -> Read<Vec<K>> {
+        let path = K::url_path(&(), namespace);
+        let mut params = ListParams::default().labels(labels).fields(fields).limit(PAGE);
         let mut items = Vec::new();
-        let mut after = String::new();
         loop {
-            let query = format!(
-                "{}?limit={PAGE}&labelSelector={}&fieldSelector={}&continue={}",
-                path::<K>(place),
-                escaped(labels),
-                escaped(fields),
-                escaped(&after)
-            );
-            let page = match self.send_as::<List<K>, K>("list", &query, place).await {
-                Ok(page) => page,
-                Err(Refusal::Unreadable(why)) => return Err(why),
-                Err(Refusal::NotFound) => {
-                    let (request, why) =
-                        (format!("GET {}", path::<K>(place)), "the server does not serve it".to_owned());
-                    return Err(Unreadable::Failed { request, why });
-                }
+            let (request, query) = (format!("GET {path}"), kube::core::Request::new(&path).list(&params));
+            let Some(page) = self.read::<K, List<K>>("list", namespace, request.clone(), query).await? else {
+                return Err(Unreadable::Failed { request, why: "the server does not serve it".to_owned() });
             };
             items.extend(page.items);
-            after = page.metadata.continue_.unwrap_or_default();
-            if after.is_empty() {
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
                 return Ok(items);
             }
         }
@@ -127,7 +84,7 @@ impl<'a> Reader<'a> {
         let failed = |why: String| Unreadable::Failed { request: request.clone(), why };
         let query = Request::post(PATH).header(header::CONTENT_TYPE, "application/json");
         let query = query.body(review.to_string().into_bytes()).map_err(|why| failed(why.to_string()))?;
-        let answer = self.in_time(self.connection.client.request(query), &request).await?;
+        let answer = self.in_time(self.client.request(query), &request).await?;
         answer.map_err(|why| match why {
             Error::Api(status) if status.code == 403 => Unreadable::Forbidden {
                 verb: "create",
@@ -138,44 +95,33 @@ impl<'a> Reader<'a> {
         })
     }
 
-    async fn send<K: Readable>(&self, verb: &'static str, path: &str, place: Place<'_>) -> Result<K, Refusal> {
-        self.send_as::<K, K>(verb, path, place).await
-    }
-
-    async fn send_as<T: DeserializeOwned, K: Readable>(
+    /// Sends a GET; none if the server knows nothing at its path.
+    async fn read<K: Readable, T: DeserializeOwned>(
         &self,
         verb: &'static str,
-        path: &str,
-        place: Place<'_>,
-    ) -> Result<T, Refusal> {
-        let request = format!("GET {}", path.split('?').next().unwrap_or(path));
-        let failed = |why: String| Refusal::Unreadable(Unreadable::Failed { request: request.clone(), why });
-        let query = Request::get(path).body(Vec::new()).map_err(|why| failed(why.to_string()))?;
-        let answer =
-            self.in_time(self.connection.client.request(query), &request).await.map_err(Refusal::Unreadable)?;
-        answer.map_err(|why| match why {
-            Error::Api(status) if status.code == 404 => Refusal::NotFound,
-            Error::Api(status) if status.code == 403 => Refusal::Unreadable(Unreadable::Forbidden {
-                verb,
-                resource: resource::<K>(),
-                namespace: place.namespace(),
-            }),
-            why => failed(described(&why)),
-        })
+        namespace: Option<&str>,
+        request: String,
+        query: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Read<Option<T>> {
+        let failed = |why: String| Unreadable::Failed { request: request.clone(), why };
+        let query = query.map_err(|why| failed(why.to_string()))?;
+        match self.in_time(self.client.request(query), &request).await? {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(Error::Api(status)) if status.code == 403 => {
+                let (resource, namespace) = (resource::<K>(), namespace.map(str::to_owned));
+                Err(Unreadable::Forbidden { verb, resource, namespace })
+            }
+            Err(why) => Err(failed(described(&why))),
+        }
     }
 
     async fn in_time<T>(&self, answer: impl Future<Output = T>, request: &str) -> Read<T> {
-        let timeout = self.connection.timeout;
-        tokio::time::timeout(timeout, answer).await.map_err(|_| Unreadable::Failed {
+        tokio::time::timeout(self.timeout, answer).await.map_err(|_| Unreadable::Failed {
             request: request.to_owned(),
-            why: format!("no answer within {}", common::duration::format(timeout)),
+            why: format!("no answer within {}", common::duration::format(self.timeout)),
         })
     }
-}
-
-enum Refusal {
-    NotFound,
-    Unreadable(Unreadable),
 }
 
 /// The name of a resource as `kubectl auth can-i` takes it.
@@ -186,23 +132,4 @@ fn resource<K: Readable>() -> &'static str {
         ("policy", "poddisruptionbudgets") => "poddisruptionbudgets.policy",
         (_, plural) => plural,
     }
-}
-
-fn path<K: Readable>(place: Place<'_>) -> String {
-    let root =
-        if K::GROUP.is_empty() { format!("/api/{}", K::VERSION) } else { format!("/apis/{}/{}", K::GROUP, K::VERSION) };
-    match place {
-        Place::In(namespace) => format!("{root}/namespaces/{namespace}/{}", K::URL_PATH_SEGMENT),
-        Place::Everywhere | Place::Cluster => format!("{root}/{}", K::URL_PATH_SEGMENT),
-    }
-}
-
-/// Text as a value of a query.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-async fn body(answer: Response<Body>) -> Result<Vec<u8>, Error> {
-    answer.into_body().collect_bytes().await.map(|bytes| bytes.to_vec())
 }

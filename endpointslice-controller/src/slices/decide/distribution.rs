@@ -55,18 +55,15 @@ pub fn spread(
 ) -> Vec<Event> {
     let memory = &mut plan.memory;
     if distribution != Distribution::ByCapacity {
-        let mut events = Vec::new();
-        if memory.hints_announced {
-            events.push(disabled("Topology Aware Hints has been disabled", kind));
-        }
         memory.hints.remove(&kind);
-        memory.hints_announced = false;
+        let was_announced = std::mem::take(&mut memory.hints_announced);
         match distribution {
             Distribution::Free | Distribution::ByCapacity => no_hints(sorted),
             Distribution::SameZone => same_place(sorted, false),
             Distribution::SameNode => same_place(sorted, true),
         }
-        return events;
+        let event = was_announced.then(|| disabled("Topology Aware Hints has been disabled", kind));
+        return event.into_iter().collect();
     }
     match zones::by_capacity(sorted, snapshot.ratios.as_deref()) {
         Ok(counts) => {
@@ -93,7 +90,7 @@ fn disabled(why: &str, kind: AddressType) -> Event {
 
 /// Takes every hint away.
 fn no_hints(sorted: &mut Sorted) {
-    sorted.rewrite(|slice| slice.endpoints.iter().any(Endpoint::has_hints));
+    sorted.rewrite(|slice| slice.endpoints.iter().any(|endpoint| !endpoint.is_hinted_to(None, None)));
     for endpoint in sorted.written() {
         endpoint.hints = None;
     }

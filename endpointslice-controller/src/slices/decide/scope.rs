@@ -28,13 +28,13 @@ use crate::{
 /// The Pods and slices that a sync considers for one address type.
 pub struct Scope<'a> {
     /// The packing that it is based on; `None` if everything is considered.
-    base: Option<&'a TypePacking>,
+    pub(super) base: Option<&'a TypePacking>,
     /// The names that are considered, sorted, also those of Pods that are gone. Only with a base.
     names: Vec<&'a str>,
     pods: Vec<&'a Arc<Pod>>,
     /// The sizes of groups without the Pods that are considered.
     sizes: GroupSizes,
-    slices: Slices,
+    pub(super) slices: Slices,
 }
 
 fn names(slice: &Slice) -> impl Iterator<Item = &str> {
@@ -101,23 +101,11 @@ impl<'a> Scope<'a> {
         Some(Self { base: Some(base), names: names_in_scope, pods, sizes, slices })
     }
 
-    /// Whether not everything is considered.
-    pub fn is_part(&self) -> bool {
-        self.base.is_some()
-    }
-
     /// The wanted endpoints of the Pods that are considered.
     pub fn desired(&self, snapshot: &'a Snapshot, address_type: AddressType) -> Desired<'a> {
         desired_among(snapshot, &self.pods, self.sizes.clone(), address_type)
     }
 
-    /// Takes the slices out.
-    pub fn take_slices(&mut self) -> Slices {
-        std::mem::take(&mut self.slices)
-    }
-}
-
-impl Scope<'_> {
     /// The packing once a sync with this scope has sorted all slices.
     pub fn packing_after(
         &self,

@@ -14,13 +14,15 @@ use crate::{
     },
     controllers::{self, KUBE_SYSTEM},
     facts::{BuiltInFacts, Stated},
-    finding::{Findings, Status},
+    finding::Findings,
     manager_flags,
 };
 
 /// How to say what the API does not show.
 const STATE: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST; or with \
     none, if there is no kube-controller-manager";
+
+const GET_PODS: &str = "kubectl -n kube-system get pods -l component=kube-controller-manager";
 
 /// Whether kube-controller-manager runs a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,20 +78,23 @@ impl<'a> BuiltIn<'a> {
         }
         let pods = on.iter().map(|process| process.name().to_owned()).collect();
         let works = match self.election {
-            Election::Led { holder, .. } => {
-                // A leader that is none of the Pods may run anything.
-                !self.processes.iter().any(|process| process.is(holder)) || on.iter().any(|process| process.is(holder))
-            }
+            // A leader that is none of the Pods may run anything.
+            Election::Led { holder, .. } => !self.has(holder) || on.iter().any(|process| process.is(holder)),
             Election::Unreadable(_) => true,
             _ => on.iter().any(|process| !process.elects),
         };
         if works { State::Runs(pods) } else { State::WouldRun(pods) }
     }
 
+    /// Whether an identity is one of the Pods.
+    fn has(&self, identity: &str) -> bool {
+        self.processes.iter().any(|process| process.is(identity))
+    }
+
     /// Whether a loop that no Pod runs is off everywhere: the Pods could be read, and the leader is one of them.
     fn is_complete(&self) -> bool {
         let leader_is_seen = match self.election {
-            Election::Led { holder, .. } => self.processes.iter().any(|process| process.is(holder)),
+            Election::Led { holder, .. } => self.has(holder),
             Election::Unreadable(_) => false,
             _ => true,
         };
@@ -116,7 +121,7 @@ impl<'a> BuiltIn<'a> {
                         "cannot tell which loops the Pod {KUBE_SYSTEM}/{} runs: it shows no command line",
                         name(&pod.metadata)
                     );
-                    findings.add(Status::Unknown, found, STATE);
+                    findings.unknown(found, STATE);
                 }
                 self.report_pods(findings);
             }
@@ -135,29 +140,22 @@ impl<'a> BuiltIn<'a> {
                     {KUBE_SYSTEM}; one without election leaves no trace"
             ),
         };
-        findings.add(Status::Unknown, found, STATE);
+        findings.unknown(found, STATE);
     }
 
     fn report_pods(&self, findings: &mut Findings) {
         let all = counted(self.processes.len(), "Pod");
         match self.election {
-            Election::Led { holder, renewed, .. } => {
-                if self.processes.iter().any(|process| process.is(holder)) {
-                    findings.ok(format!(
-                        "kube-controller-manager: {all}, {holder} leads and renewed its Lease {} ago",
-                        span(renewed)
-                    ));
-                } else {
-                    let found = format!(
-                        "cannot tell which loops run: the leader {holder} of kube-controller-manager is none of its \
-                            Pods in {KUBE_SYSTEM}"
-                    );
-                    findings.add(
-                        Status::Unknown,
-                        found,
-                        "kubectl -n kube-system get pods -l component=kube-controller-manager -o wide",
-                    );
-                }
+            Election::Led { holder, renewed, .. } if self.has(holder) => {
+                let ago = span(renewed);
+                findings.ok(format!("kube-controller-manager: {all}, {holder} leads and renewed its Lease {ago} ago"));
+            }
+            Election::Led { holder, .. } => {
+                let found = format!(
+                    "cannot tell which loops run: the leader {holder} of kube-controller-manager is none of its Pods \
+                        in {KUBE_SYSTEM}"
+                );
+                findings.unknown(found, format!("{GET_PODS} -o wide"));
             }
             Election::Unreadable(why) => findings.unreadable("which kube-controller-manager leads", why),
             _ if self.processes.iter().any(|process| !process.elects) => {
@@ -165,11 +163,7 @@ impl<'a> BuiltIn<'a> {
             }
             _ => {
                 let found = format!("kube-controller-manager: {all}, and none of them leads");
-                findings.add(
-                    Status::Problem,
-                    found,
-                    "kubectl -n kube-system get pods -l component=kube-controller-manager",
-                );
+                findings.problem(found, GET_PODS);
             }
         }
         self.report_different(findings);
@@ -185,7 +179,7 @@ impl<'a> BuiltIn<'a> {
                     let remedy = format!(
                         "on {node}: grep -e --controllers /etc/kubernetes/manifests/kube-controller-manager.yaml"
                     );
-                    findings.add(Status::Unknown, found, remedy);
+                    findings.unknown(found, remedy);
                 }
             }
         }
@@ -194,16 +188,12 @@ impl<'a> BuiltIn<'a> {
     /// Reports Pods that run different loops of Nonet: a change that has not reached every node.
     fn report_different(&self, findings: &mut Findings) {
         let loops: Vec<&str> = controllers::ALL.iter().flat_map(|controller| controller.loops).copied().collect();
-        let sets: BTreeSet<Vec<bool>> = self
-            .processes
-            .iter()
-            .map(|process| loops.iter().map(|name| process.controllers.contains(name)).collect())
-            .collect();
+        let runs = |process: &Process<'_>| loops.iter().map(|name| process.controllers.contains(name)).collect();
+        let sets: BTreeSet<Vec<bool>> = self.processes.iter().map(runs).collect();
         if sets.len() > 1 {
             let found = "the control-plane nodes run kube-controller-manager with different --controllers";
-            let remedy = "make them the same: kubectl -n kube-system get pods -l component=kube-controller-manager \
-                          -o custom-columns='NODE:.spec.nodeName,COMMAND:.spec.containers[0].command'";
-            findings.add(Status::Warning, found, remedy);
+            let columns = "-o custom-columns='NODE:.spec.nodeName,COMMAND:.spec.containers[0].command'";
+            findings.warning(found, format!("make them the same: {GET_PODS} {columns}"));
         }
     }
 }
