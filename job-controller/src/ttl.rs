@@ -8,6 +8,7 @@ pub mod plan;
 pub mod snapshot;
 
 mod carry_out;
+mod observe;
 mod watch;
 
 use std::sync::Arc;
@@ -57,9 +58,7 @@ impl Controller for TtlController {
     type Note = Note;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        // A Job that cannot be read has no time to live. The event of the change that makes it readable enqueues it.
-        let job = self.jobs.store().get_readable(&key.namespace, &key.name);
-        Ok(job.map_or(Observed::Gone, |job| Observed::Ready(Snapshot { job, now })))
+        Ok(observe::observe(self.jobs.store(), key, now))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {

@@ -1,0 +1,13 @@
+//! From a key to a snapshot.
+
+use common::{controller::Observed, meta::Key, store::Store};
+use jiff::Timestamp;
+
+use super::snapshot::Snapshot;
+use crate::objects::Job;
+
+/// Reads a Job. One that cannot be read has no time to live: the event of the change that makes it readable enqueues it.
+pub(super) fn observe(jobs: &Store<Job>, key: &Key, now: Timestamp) -> Observed<Snapshot> {
+    let job = jobs.get_readable(&key.namespace, &key.name);
+    job.map_or(Observed::Gone, |job| Observed::Ready(Snapshot { job, now }))
+}
