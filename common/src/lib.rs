@@ -8,10 +8,9 @@
 //! a delay, and everything is counted and can be asked for.
 //!
 //! ```text
-//!             informer ──► store (indexes) ──► observe ──► decide ──► carry_out ──► io ──► api ──► gate ──► API server
-//! API server ───┤             ▲                  ▲        (pure)    (awaits only io)  │       (leader?)
-//!               └─ handlers ──┼──► queue ──► worker                                   └──► consistency, events, account
-//!                             └── version seen ◄─────────── waits for ────────────────────────┘
+//!             informer ──► store (indexes) ──────► observe ──► decide ──► carry_out ──► io ──► api ──► gate ──► API server
+//! API server ───┤                                     ▲        (pure)                    │       (leader?)
+//!               └─ handlers ──► queue ──► worker ─────┘                                  └──► ledger, Events, account
 //! ```
 //!
 //! # Where things are
