@@ -40,11 +40,10 @@ struct List {
     items: Vec<Group>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Group {
-    #[serde(default)]
     metadata: GroupName,
-    #[serde(default)]
     versions: Vec<GroupVersion>,
 }
 

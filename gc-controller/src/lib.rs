@@ -67,7 +67,6 @@ mod objects;
 mod parked;
 mod place;
 mod running;
-mod task;
 #[cfg(test)]
 mod world;
 
@@ -80,6 +79,7 @@ use common::{
     runtime::{Context, LoopDefinition, Pair, Running},
     settings::{Tune, WorkersFlag},
 };
+use tokio::task::JoinSet;
 
 use crate::{
     collection::Collection,
@@ -88,7 +88,6 @@ use crate::{
     monitors::Monitors,
     orphans::Orphaner,
     running::{Collecting, Off},
-    task::Task,
 };
 
 /// How often the server is asked what it serves. Upstream: 30 seconds.
@@ -141,7 +140,8 @@ fn start(context: Context) -> Arc<dyn Running> {
     let stands_by = !context.settings.shadow();
     let collection = Collection::new(delete.clone(), orphan.clone(), recorder, metrics.clone(), stands_by);
     let collection = Arc::new(collection);
-    let taking_over = Task::start({
+    let mut tasks = JoinSet::new();
+    tasks.spawn({
         let (gate, collection) = (context.gate.clone(), Arc::clone(&collection));
         async move {
             gate.opened().await;
@@ -150,7 +150,7 @@ fn start(context: Context) -> Arc<dyn Running> {
     });
     let period = context.settings.duration(&DISCOVERY_PERIOD);
     let (api, reading) = (context.api.clone(), context.reading());
-    let (monitors, discovery) = Monitors::start(api, reading, Arc::clone(&collection), metrics, period);
+    let monitors = Monitors::start(api, reading, Arc::clone(&collection), metrics, period, &mut tasks);
     let probed = Arc::downgrade(&monitors);
     context.metrics.before_scrape(move || {
         if let Some(monitors) = probed.upgrade() {
@@ -165,5 +165,5 @@ fn start(context: Context) -> Arc<dyn Running> {
         second: Loop::start("garbage-collector-orphans", context, Arc::new(orphaner), orphan, workers),
         name: "orphans",
     };
-    Arc::new(Collecting { loops, collection, monitors, _tasks: [discovery, taking_over] })
+    Arc::new(Collecting { loops, collection, monitors, _tasks: tasks })
 }

@@ -20,31 +20,21 @@ pub struct ControllerMetrics {
 impl ControllerMetrics {
     /// Registers the families.
     pub fn new(metrics: &Metrics) -> Self {
+        let gauge = |name, help, labels| metrics.gauge(name, Stability::Alpha, help, labels);
+        let waits = "Objects that wait for a kind that is not served, or not all of whose objects are known";
+        let fails = "Whether objects of a resource that can be collected cannot be watched";
         let sync_errors = metrics.counter(
             "garbagecollector_controller_resources_sync_error_total",
             Stability::Alpha,
             "Number of garbage collector resources sync errors",
             &[],
         );
-        let failing = metrics.gauge(
-            "nonet_gc_resource_failing",
-            Stability::Alpha,
-            "Whether objects of a resource that can be collected cannot be watched",
-            &["group", "resource"],
-        );
-        let nodes = metrics.gauge("nonet_gc_graph_nodes", Stability::Alpha, "Objects in the graph of owners", &[]);
-        let parked = metrics.gauge(
-            "nonet_gc_objects_parked",
-            Stability::Alpha,
-            "Objects that wait for a kind that is not served, or not all of whose objects are known",
-            &[],
-        );
         Self {
             sync_errors: sync_errors.with(&[]),
             changes: metrics.queue("garbage_collector_graph_changes"),
-            failing,
-            nodes: nodes.with(&[]),
-            parked: parked.with(&[]),
+            failing: gauge("nonet_gc_resource_failing", fails, &["group", "resource"]),
+            nodes: gauge("nonet_gc_graph_nodes", "Objects in the graph of owners", &[]).with(&[]),
+            parked: gauge("nonet_gc_objects_parked", waits, &[]).with(&[]),
         }
     }
 }

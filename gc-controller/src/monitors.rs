@@ -28,9 +28,11 @@ use futures::{
     stream::FuturesUnordered,
 };
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
 
 use crate::{
     collection::Collection,
+    collector::snapshot::OwnerKind,
     discovery::Served,
     graph::{Kind, Source},
     graph_sink::GraphSink,
@@ -38,7 +40,6 @@ use crate::{
     metrics::ControllerMetrics,
     objects::Partial,
     parked::{Awaited, QueueId},
-    task::Task,
 };
 
 /// Kinds that are many, which others watch too: these are watched as whole objects, and only their metadata is read.
@@ -57,19 +58,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// How long a new leader's caches may take to show that they are as new as its lease. What they do not show is looked up.
 const CATCH_UP: Duration = Duration::from_secs(5);
-
-/// What is known of a kind that a reference names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// Not served.
-    No,
-    /// Served there.
-    At {
-        resource: Resource,
-        /// Whether it is watched; and if so, whether all of its objects are known.
-        synced: Option<bool>,
-    },
-}
 
 struct Monitor {
     source: Source,
@@ -108,7 +96,8 @@ impl Monitors {
         collection: Arc<Collection>,
         metrics: ControllerMetrics,
         period: Duration,
-    ) -> (Arc<Self>, Task) {
+        tasks: &mut JoinSet<()>,
+    ) -> Arc<Self> {
         let monitors = Arc::new(Self {
             api,
             reading,
@@ -118,8 +107,8 @@ impl Monitors {
             ready: watch::channel(false).0,
             error: Mutex::default(),
         });
-        let task = Task::start(Arc::clone(&monitors).run(period));
-        (monitors, task)
+        tasks.spawn(Arc::clone(&monitors).run(period));
+        monitors
     }
 
     async fn run(self: Arc<Self>, period: Duration) {
@@ -206,18 +195,14 @@ impl Monitors {
         let mut stopped = Vec::new();
         let mut watched = self.watched.lock();
         let (monitors, kinds) = (&watched.monitors, &watched.served.kinds);
+        let failed = std::mem::take(&mut served.failed);
+        let is_silent = |r: &Resource| failed.contains(&(r.group.to_owned(), r.version.to_owned()));
         let mut wanted = served.collected.clone();
-        for (resource, monitor) in monitors {
-            let group_version = (resource.group.to_owned(), resource.version.to_owned());
-            if served.failed.contains(&group_version) && monitor.informer.is_synced() {
-                wanted.insert(*resource);
-            }
-        }
+        let stay = monitors.iter().filter(|(r, monitor)| is_silent(r) && monitor.informer.is_synced());
+        wanted.extend(stay.map(|(r, _)| *r));
         // What a group served before it fell silent is where it was.
-        for (kind, resource) in kinds {
-            if served.failed.contains(&(resource.group.to_owned(), resource.version.to_owned())) {
-                served.kinds.entry(kind.clone()).or_insert(*resource);
-            }
+        for (kind, resource) in kinds.iter().filter(|(_, r)| is_silent(r)) {
+            served.kinds.entry(kind.clone()).or_insert(*resource);
         }
         let gone: Vec<Resource> = monitors.keys().filter(|r| !wanted.contains(r)).copied().collect();
         for resource in gone {
@@ -236,7 +221,7 @@ impl Monitors {
             });
         }
         watched.by_name = watched.monitors.keys().map(|r| ((r.group, r.plural), *r)).collect();
-        watched.served = served;
+        watched.served = Served { failed, ..served };
         drop(watched);
         for source in stopped {
             self.collection.unwatched(source);
@@ -256,12 +241,17 @@ impl Monitors {
         self.watched.lock().monitors.values().map(|monitor| Arc::clone(&monitor.informer)).collect()
     }
 
-    /// What is known of a kind.
-    pub(crate) fn known(&self, kind: &Kind) -> Known {
+    /// What is known of a kind, and its resource if that is served.
+    pub(crate) fn known(&self, kind: &Kind) -> (OwnerKind, Option<Resource>) {
         let watched = self.watched.lock();
-        let Some(resource) = watched.served.kinds.get(kind).copied() else { return Known::No };
+        let Some(resource) = watched.served.kinds.get(kind).copied() else { return (OwnerKind::Unknown, None) };
         let monitor = watched.by_name.get(&(resource.group, resource.plural)).and_then(|r| watched.monitors.get(r));
-        Known::At { resource, synced: monitor.map(|monitor| monitor.informer.is_synced()) }
+        let known = match monitor.map(|monitor| monitor.informer.is_synced()) {
+            None => OwnerKind::Unwatched,
+            Some(false) => OwnerKind::Unsynced,
+            Some(true) => OwnerKind::Synced,
+        };
+        (known, Some(resource))
     }
 
     /// Somebody waits for that. If it is there already, not for long.
@@ -274,17 +264,14 @@ impl Monitors {
 
     /// Whoever waits for what is there by now goes on.
     fn wake(&self) {
-        for awaited in self.collection.parked.awaited() {
-            if self.is_there(&awaited) {
-                self.collection.wake(&awaited);
-            }
-        }
+        let there = self.collection.parked.awaited().into_iter().filter(|awaited| self.is_there(awaited));
+        there.for_each(|awaited| self.collection.wake(&awaited));
     }
 
     fn is_there(&self, awaited: &Awaited) -> bool {
         match awaited {
-            Awaited::Served(kind) => self.known(kind) != Known::No,
-            Awaited::Known(kind) => !matches!(self.known(kind), Known::At { synced: Some(false), .. }),
+            Awaited::Served(kind) => self.resource(kind).is_some(),
+            Awaited::Known(kind) => self.known(kind).0 != OwnerKind::Unsynced,
             Awaited::Everything => self.coming().is_empty(),
         }
     }
@@ -331,11 +318,10 @@ impl Monitors {
         let failing: BTreeSet<Resource> = self.failing().into_iter().map(|(resource, _)| resource).collect();
         let all: Vec<Resource> = self.watched.lock().monitors.keys().copied().collect();
         for resource in all {
-            let value = i64::from(failing.contains(&resource));
-            self.metrics.failing.with(&[resource.group, resource.plural]).set(value as _);
+            let value = u8::from(failing.contains(&resource));
+            self.metrics.failing.with(&[resource.group, resource.plural]).set(value.into());
         }
-        let nodes = self.collection.graph.lock().len();
-        self.metrics.nodes.set(nodes as _);
+        self.metrics.nodes.set(self.len() as _);
         self.metrics.parked.set(self.collection.parked.len() as _);
     }
 

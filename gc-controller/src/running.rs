@@ -1,14 +1,16 @@
 //! Both loops as one, or none of them.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use common::{
     meta::Uid,
     runtime::{Pair, Running},
 };
+use futures::future::{self, BoxFuture};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use crate::{collection::Collection, monitors::Monitors, task::Task};
+use crate::{collection::Collection, monitors::Monitors};
 
 /// Both, with what diagnostics show of the graph and the monitors.
 pub(crate) struct Collecting {
@@ -16,7 +18,7 @@ pub(crate) struct Collecting {
     pub(crate) collection: Arc<Collection>,
     pub(crate) monitors: Arc<Monitors>,
     /// Discovery, and taking over.
-    pub(crate) _tasks: [Task; 2],
+    pub(crate) _tasks: JoinSet<()>,
 }
 
 impl Running for Collecting {
@@ -57,7 +59,7 @@ impl Running for Collecting {
         out
     }
 
-    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
         self.loops.shutdown()
     }
 }
@@ -82,8 +84,8 @@ impl Running for Off {
         off()
     }
 
-    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(std::future::ready(()))
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(future::ready(()))
     }
 }
 

@@ -8,20 +8,14 @@ use super::{
     carry_out::Fresh,
     snapshot::{Owner, OwnerKind, Snapshot},
 };
-use crate::{
-    graph::{Identity, Kind, OwnerState, View},
-    monitors::Known,
-};
+use crate::graph::{Identity, Kind, OwnerState, View};
 
 impl Collector {
     pub(super) fn snapshot(&self, mut view: View, now: Timestamp) -> Snapshot {
         let owners = self.owners(std::mem::take(&mut view.owners), &view.owner_states);
-        let (resource, unseen) = match self.monitors.known(&view.kind) {
-            Known::No => (None, false),
-            Known::At { resource, synced } => (Some(resource), synced == Some(false)),
-        };
+        let (known, resource) = self.monitors.known(&view.kind);
         let unsynced = if view.deleting_dependents { self.monitors.coming() } else { Vec::new() };
-        Snapshot { now, view, resource, unseen, owners, unsynced }
+        Snapshot { now, view, resource, unseen: known == OwnerKind::Unsynced, owners, unsynced }
     }
 
     /// Reads what has to be known of owners, and whether the object may be part of a cycle, while a sync is in progress.
@@ -39,12 +33,7 @@ impl Collector {
     fn owners(&self, references: Vec<OwnerRef>, states: &[OwnerState]) -> Vec<Owner> {
         let owner = |(reference, state): (OwnerRef, &OwnerState)| {
             let kind = Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() };
-            let (kind, resource) = match self.monitors.known(&kind) {
-                Known::No => (OwnerKind::Unknown, None),
-                Known::At { resource, synced: None } => (OwnerKind::Unwatched, Some(resource)),
-                Known::At { resource, synced: Some(false) } => (OwnerKind::Unsynced, Some(resource)),
-                Known::At { resource, synced: Some(true) } => (OwnerKind::Synced, Some(resource)),
-            };
+            let (kind, resource) = self.monitors.known(&kind);
             Owner { reference, kind, resource, state: *state }
         };
         references.into_iter().zip(states).map(owner).collect()

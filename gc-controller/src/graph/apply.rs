@@ -61,11 +61,9 @@ impl Match {
         }
         let mut out = Self::default();
         for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
-            if reference.names(identity) {
-                out.matches = true;
-            } else {
-                out.mismatches = true;
-            }
+            let matches = reference.names(identity);
+            out.matches |= matches;
+            out.mismatches |= !matches;
         }
         out
     }
@@ -156,7 +154,7 @@ impl Graph {
             }
             None => {
                 self.sources.came(source.number);
-                self.insert(Node::observed(source, meta))
+                self.insert(Node::observed(Self::identity_of(source.kind, meta), source.number))
             }
         };
         let node = self.nodes.get_mut(id);
@@ -420,12 +418,9 @@ impl Graph {
         for id in mismatching {
             let dependent = self.nodes.get(*id);
             for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
-                let kind = reference.kind;
                 // What is known to be cluster-scoped is so for everybody.
-                let global = identity.namespace.is_empty() && kind == identity.kind;
-                let namespace = if global { Text::default() } else { dependent.namespace.clone() };
-                let uid = reference.uid.clone();
-                let claim = Identity { kind, namespace, name: Arc::clone(&reference.name), uid };
+                let global = identity.namespace.is_empty() && reference.kind == identity.kind;
+                let claim = reference.identity(if global { Text::default() } else { dependent.namespace.clone() });
                 if claim != *identity {
                     claimed.push(claim);
                 }

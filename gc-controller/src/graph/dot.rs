@@ -10,6 +10,7 @@ use common::meta::Uid;
 use super::{Graph, Kind, Node, slab::NodeId};
 
 /// One vertex.
+#[derive(Default)]
 struct Vertex {
     kind: Kind,
     namespace: String,
@@ -41,15 +42,13 @@ impl Vertex {
     fn label(&self, uid: &str) -> String {
         let (group, version) = self.group_version();
         let dot = if group.is_empty() { "" } else { "." };
-        let flags: Vec<&str> = [
-            (self.being_deleted, "beingDeleted"),
-            (self.deleting_dependents, "deletingDependents"),
-            (self.is_virtual, "virtual"),
-            (self.missing, "missingFromGraph"),
-        ]
-        .into_iter()
-        .filter_map(|(on, name)| on.then_some(name))
-        .collect();
+        let flags = [
+            self.being_deleted.then_some("beingDeleted"),
+            self.deleting_dependents.then_some("deletingDependents"),
+            self.is_virtual.then_some("virtual"),
+            self.missing.then_some("missingFromGraph"),
+        ];
+        let flags: Vec<&str> = flags.into_iter().flatten().collect();
         let mut label = format!(
             "uid={uid}\nnamespace={}\n{}.{version}{dot}{group}/{}\n",
             self.namespace, self.kind.kind, self.name
@@ -131,12 +130,9 @@ impl Graph {
                 edges.insert((node.uid.to_string(), uid.clone()));
                 vertices.entry(uid).or_insert_with(|| Vertex {
                     kind: self.kinds.get(owner.kind).clone(),
-                    namespace: String::new(),
                     name: owner.name.to_string(),
                     missing: true,
-                    being_deleted: false,
-                    deleting_dependents: false,
-                    is_virtual: false,
+                    ..Vertex::default()
                 });
             }
         }

@@ -80,36 +80,17 @@ impl fmt::Debug for Node {
 impl Node {
     /// A node for what a reference of an object in `namespace` names.
     pub(super) fn virtual_owner(namespace: &Text, reference: &Reference) -> Self {
-        let mut flags = Flags::default();
-        flags.set(Flags::VIRTUAL, true);
-        Self {
-            uid: reference.uid.clone(),
-            namespace: namespace.clone(),
-            name: Arc::clone(&reference.name),
-            version: Version::UNKNOWN,
-            owners: References::default(),
-            dependents: Dependents::default(),
-            kind: reference.kind,
-            source: u32::MAX,
-            blocking: 0,
-            flags,
-        }
+        Self::new(reference.identity(namespace.clone()), u32::MAX, Flags(Flags::VIRTUAL))
     }
 
-    /// A node for an object that a monitor has seen, without its owners.
-    pub(super) fn observed(source: Source, meta: &Meta) -> Self {
-        Self {
-            uid: meta.uid.clone(),
-            namespace: meta.namespace.clone(),
-            name: Arc::clone(&meta.name),
-            version: Version::UNKNOWN,
-            owners: References::default(),
-            dependents: Dependents::default(),
-            kind: source.kind,
-            source: source.number,
-            blocking: 0,
-            flags: Flags::default(),
-        }
+    /// A node for an object that the monitor of that number has seen, without its owners.
+    pub(super) fn observed(identity: Identity, source: u32) -> Self {
+        Self::new(identity, source, Flags::default())
+    }
+
+    fn new(Identity { kind, namespace, name, uid }: Identity, source: u32, flags: Flags) -> Self {
+        let (version, owners, dependents) = Default::default();
+        Self { uid, namespace, name, version, owners, dependents, kind, source, blocking: 0, flags }
     }
 
     /// Which object it is.

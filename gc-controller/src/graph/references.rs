@@ -2,7 +2,10 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use common::meta::{OwnerRef, Owners, Uid};
+use common::{
+    intern::Text,
+    meta::{OwnerRef, Owners, Uid},
+};
 
 use super::{Identity, Kind, KindId, kinds::Kinds};
 
@@ -30,6 +33,11 @@ impl Reference {
             controller: written.controller,
             block_owner_deletion: written.block_owner_deletion,
         }
+    }
+
+    /// What it names, for an object in `namespace`.
+    pub(super) fn identity(&self, namespace: Text) -> Identity {
+        Identity { kind: self.kind, namespace, name: Arc::clone(&self.name), uid: self.uid.clone() }
     }
 
     /// As a server writes it.
