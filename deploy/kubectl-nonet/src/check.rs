@@ -79,8 +79,3 @@ fn span(seconds: i64) -> String {
 pub(crate) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
-
-/// A list in words.
-fn list(items: &[&str]) -> String {
-    items.join(", ")
-}

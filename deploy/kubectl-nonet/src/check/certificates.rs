@@ -51,11 +51,10 @@ fn judge(findings: &mut Findings, what: &str, certificate: &Certificate, now: Op
     let Some(left) = now.map(|now| ends.as_second() - now.as_second()) else {
         return findings.info(format!("{what} ({subject}) ends at {ends}"));
     };
-    if left < 0 {
-        findings.problem(format!("{what} ({subject}) ended at {ends}"), remedy);
-    } else if left < SOON {
-        findings.warning(format!("{what} ({subject}) ends in {}, at {ends}", span(left)), remedy);
-    } else {
-        findings.ok(format!("{what} ({subject}) ends in {}, at {ends}", span(left)));
+    let found = format!("{what} ({subject}) ends in {}, at {ends}", span(left));
+    match left {
+        ..0 => findings.problem(format!("{what} ({subject}) ended at {ends}"), remedy),
+        0..SOON => findings.warning(found, remedy),
+        SOON.. => findings.ok(found),
     }
 }

@@ -3,7 +3,7 @@
 //! Elections do not compare clocks. CronJobs, TTLs and certificates do.
 
 use crate::{
-    facts::{Facts, LeaseReading, Read},
+    facts::{Facts, LeaseReading, Read, Times},
     finding::{Finding, Findings, Topic},
 };
 
@@ -18,10 +18,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Time);
     match &facts.clocks {
         Err(why) => findings.unreadable("the time of the API server", why),
-        Ok(clocks) => {
-            let ahead = clocks.local.as_second() - clocks.server.as_second();
-            judge(&mut findings, "this machine", ahead);
-        }
+        Ok(Times { local, server }) => judge(&mut findings, "this machine", local.as_second() - server.as_second()),
     }
     let leases = facts.leases.iter().map(|lease| (lease.name, &lease.reading));
     for (name, reading) in leases.chain([("kube-controller-manager", &facts.manager.lease)]) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, policy::v1::PodDisruptionBudget};
 
 use super::{
     Stage,
@@ -117,24 +117,18 @@ fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, w
         findings.warning(found, format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"));
     }
     let selected = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.as_ref());
+    let protects = |budget: &PodDisruptionBudget| {
+        let labels = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()?.match_labels.as_ref());
+        namespace(&budget.metadata) == place && labels.is_some() && labels == selected
+    };
+    let what = format!("Deployment {place}/{deployment_name} has");
     match &facts.budgets {
-        Err(why) => {
-            let what = format!("whether Deployment {place}/{deployment_name} has a PodDisruptionBudget");
-            findings.unreadable(&what, why);
-        }
-        Ok(budgets) => {
-            let protects = budgets.iter().any(|budget| {
-                let labels = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()?.match_labels.as_ref());
-                namespace(&budget.metadata) == place && labels.is_some() && labels == selected
-            });
-            if !protects {
-                let found = format!(
-                    "Deployment {place}/{deployment_name} has no PodDisruptionBudget: a drain may end all replicas \
-                        at once"
-                );
-                findings.warning(found, "kubectl apply -k deploy/overlays/default");
-            }
-        }
+        Err(why) => findings.unreadable(&format!("whether {what} a PodDisruptionBudget"), why),
+        Ok(budgets) if budgets.iter().any(protects) => {}
+        Ok(_) => findings.warning(
+            format!("{what} no PodDisruptionBudget: a drain may end all replicas at once"),
+            "kubectl apply -k deploy/overlays/default",
+        ),
     }
 }
 

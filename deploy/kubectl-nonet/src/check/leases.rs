@@ -2,7 +2,7 @@
 
 use common::leader::probation::{ASKS, FAILED, PROBATION, VERSION};
 
-use super::{Stage, age, election::Election, installation::Installation, list, needed, span};
+use super::{Stage, age, election::Election, installation::Installation, needed, span};
 use crate::{
     facts::{Facts, Unreadable},
     finding::{Finding, Findings, Status, Topic},
@@ -28,7 +28,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
         }
     }
     for (why, controllers) in unreadable {
-        findings.unreadable(&format!("who leads {}", list(&controllers)), why);
+        findings.unreadable(&format!("who leads {}", controllers.join(", ")), why);
     }
     findings.into_list()
 }

@@ -12,7 +12,6 @@ use super::{
     Stage,
     election::Election,
     installation::{Installation, name, namespace},
-    list,
 };
 use crate::{
     facts::{Facts, one_line},
@@ -97,7 +96,7 @@ fn verdict(state: &State, installation: &Installation<'_>, stage: Stage) -> Verd
 }
 
 fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installation<'_>)], stage: Stage) {
-    let names = list(&loops.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let names = loops.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let mut controllers: Vec<&str> = loops.iter().map(|(_, installation)| installation.controller.name).collect();
     controllers.dedup();
     let place = loops.first().map_or("kube-system", |(_, installation)| installation.namespace);
@@ -189,7 +188,7 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
     if stage == Stage::Removal {
         if !off.is_empty() {
             findings.warning(
-                format!("the next kubeadm upgrade will switch off {}: kubeadm-config says so", list(&off)),
+                format!("the next kubeadm upgrade will switch off {}: kubeadm-config says so", off.join(", ")),
                 EDIT,
             );
         }
@@ -197,7 +196,7 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
         findings.warning(
             format!(
                 "the next kubeadm upgrade will switch on {} in kube-controller-manager: kubeadm-config says so",
-                list(&on)
+                on.join(", ")
             ),
             EDIT,
         );
