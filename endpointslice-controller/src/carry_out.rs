@@ -59,10 +59,8 @@ impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
     pub(crate) async fn write_all(&self, writes: &'a Writes) -> Result<Written, Failed> {
         for write in writes.iter() {
             let request = match write {
-                Write::Put(draft) => match &draft.base {
-                    Some(base) => self.update(base, draft),
-                    None => self.create(writes, draft),
-                },
+                Write::Put(draft @ Draft { base: Some(base), .. }) => self.update(base, draft),
+                Write::Put(draft) => self.create(writes, draft),
                 Write::Delete(slice) => delete(slice, "nothing is to be in it"),
             };
             match self.send(request, write).await {

@@ -313,7 +313,7 @@ impl Namespace {
     fn find_and_remove_pod(&mut self, name: &str, work: &mut Work) -> ServiceNames {
         let has_pod = |set: &&LabelSet| set.pods.get(name).is_some();
         let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
-        labels.map_or_else(ServiceNames::new, |labels| self.remove_pod(&labels, name, work))
+        labels.map(|labels| self.remove_pod(&labels, name, work)).unwrap_or_default()
     }
 }
 

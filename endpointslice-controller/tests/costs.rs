@@ -53,7 +53,7 @@ fn pod(index: usize, ready: bool) -> Arc<Pod> {
 }
 
 fn pods_of(index: &Membership, service: &Service) -> Pods {
-    index.members(&"ns".into(), "web", &service.spec.selector).unwrap().expect("the Service is known")
+    index.members(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
 }
 
 /// A Service whose slices are as wanted.

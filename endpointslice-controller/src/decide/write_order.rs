@@ -14,19 +14,8 @@ use common::map::HashMap;
 
 use crate::{
     objects::{Endpoint, Slice},
-    plan::Draft,
+    plan::{Draft, Writes},
 };
-
-/// Writes in the order in which they are sent: creates, updates, deletes.
-#[derive(Clone, Debug, Default)]
-pub struct OrderedWrites {
-    /// New slices.
-    pub create: Vec<Draft>,
-    /// New states of slices.
-    pub update: Vec<Draft>,
-    /// Slices to delete.
-    pub delete: Vec<Arc<Slice>>,
-}
 
 /// Whether slices may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +37,8 @@ pub fn order_writes(
     delete: Vec<Arc<Slice>>,
     creation: Creation,
     may_reuse: impl Fn(&Slice) -> bool,
-) -> OrderedWrites {
-    let mut out = OrderedWrites::default();
+) -> Writes {
+    let mut out = Writes::default();
     let (reusable, others): (Vec<_>, Vec<_>) = delete.into_iter().partition(|slice| may_reuse(slice));
     let mut updates = update;
     reuse(create, reusable, &mut updates, &mut out);
@@ -68,7 +57,7 @@ fn base_name(draft: &Draft) -> &str {
 }
 
 /// Pairs new slices with slices to delete: first those with the most endpoints in common, then whatever is left.
-fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, out: &mut OrderedWrites) {
+fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, out: &mut Writes) {
     let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
     if !create.is_empty() {
         let mut draft_of: HashMap<&[Box<str>], usize> = HashMap::default();
@@ -123,7 +112,7 @@ fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
 }
 
 /// Orders updates; breaks cycles.
-fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut OrderedWrites) {
+fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
     if updates.len() < 2 {
         out.update.extend(updates);
         return;

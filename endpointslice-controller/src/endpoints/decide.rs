@@ -76,10 +76,8 @@ fn labels(service: &Service) -> Labels {
 
 /// Whether labels are the same but for the one that marks headless Services.
 fn same_labels(there: &Labels, wanted: &Labels) -> bool {
-    fn others(labels: &Labels) -> impl Iterator<Item = (&str, &str)> {
-        labels.iter().filter(|(key, _)| *key != HEADLESS)
-    }
-    there == wanted || others(there).eq(others(wanted))
+    let counts = |(key, _): &(&str, &str)| *key != HEADLESS;
+    there == wanted || there.iter().filter(counts).eq(wanted.iter().filter(counts))
 }
 
 /// The family of the one address that a Pod has in Endpoints; its own if the Service names none.

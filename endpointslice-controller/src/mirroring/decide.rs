@@ -15,7 +15,7 @@ use crate::{
     address,
     decide::{
         subsets::{self, MAX_ADDRESSES},
-        write_order::{Creation, OrderedWrites, order_writes},
+        write_order::{Creation, order_writes},
     },
     objects::{
         Address, AddressType, Conditions, ENDPOINTS, Endpoint, Endpoints, Identity, MANAGED_BY, MIRRORING, Port,
@@ -121,8 +121,7 @@ fn one_type(
         }
     }
     delete.extend(there.into_values().flatten());
-    let OrderedWrites { create, update, delete } = order_writes(create, update, delete, creation, |_| true);
-    Writes { kind, create, update, delete, counts, ..Writes::default() }
+    Writes { kind, counts, ..order_writes(create, update, delete, creation, |_| true) }
 }
 
 /// What happens to the endpoints of a slice.

@@ -184,11 +184,6 @@ impl Endpoint {
         };
         names(self.zone_hints(), zone) && names(self.node_hints(), node)
     }
-
-    /// Whether it has any hints.
-    pub fn has_hints(&self) -> bool {
-        !(self.zone_hints().is_empty() && self.node_hints().is_empty())
-    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::{
     address,
     decide::{
         trigger,
-        write_order::{Creation, OrderedWrites, order_writes},
+        write_order::{Creation, order_writes},
     },
     objects::{AddressType, Service, Slice},
     packing::{GroupSize, Packing, TypePacking},
@@ -133,9 +133,8 @@ fn decide_one(
     let packing = (is_known && is_large).then(|| scope.packing_after(&eligible, sizes, &sorted));
     let Sorted { create, update, delete, put_off, .. } = sorted;
     let creation = if service.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
-    let OrderedWrites { create, update, delete } =
-        order_writes(create, update, delete, creation, |slice| slice.is_owned_by(service));
-    (Writes { kind, create, update, delete, left_out, put_off, events, counts }, packing)
+    let ordered = order_writes(create, update, delete, creation, |slice| slice.is_owned_by(service));
+    (Writes { kind, left_out, put_off, events, counts, ..ordered }, packing)
 }
 
 /// Sees to it that one slice is left, an empty one if need be.

@@ -90,7 +90,7 @@ fn disabled(why: &str, kind: AddressType) -> Event {
 
 /// Takes every hint away.
 fn no_hints(sorted: &mut Sorted) {
-    sorted.rewrite(|slice| slice.endpoints.iter().any(Endpoint::has_hints));
+    sorted.rewrite(|slice| slice.endpoints.iter().any(|endpoint| !endpoint.is_hinted_to(None, None)));
     for endpoint in sorted.written() {
         endpoint.hints = None;
     }

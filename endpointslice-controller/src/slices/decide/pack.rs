@@ -136,7 +136,10 @@ pub fn pack<'a>(
     }
     for (group, slice) in mixed {
         if has_others(group, slice, &places, &packings) {
-            packings[group].leave(group, slice, &places);
+            // Those of its endpoints that are of this group stay in it.
+            for there in &slice.endpoints {
+                packings[group].take_same(group, there, &places);
+            }
             sorted.put_off.slices += 1;
         } else {
             packings[group].sort_in(group, slice, &places, metadata, &mut sorted);
@@ -215,6 +218,12 @@ impl<'a> GroupPacking<'a> {
         is_free
     }
 
+    /// Takes the candidate of this group that an endpoint of a slice is a state of, if no slice has it yet.
+    fn take_same(&mut self, group: usize, there: &Endpoint, places: &Places<'_>) -> Option<usize> {
+        let (of, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
+        (of == group && self.candidates[place].is_same_endpoint(there) && self.take(place)).then_some(place)
+    }
+
     /// Decides what becomes of a slice with the ports of this group.
     fn sort_in(
         &mut self,
@@ -227,9 +236,7 @@ impl<'a> GroupPacking<'a> {
         let mut kept: Vec<usize> = Vec::with_capacity(slice.endpoints.len());
         let mut changed = false;
         for there in &slice.endpoints {
-            let named = there.target_ref.as_ref().and_then(|target| places.get(&*target.name));
-            let place = named.filter(|(of, _)| *of == group).map(|(_, place)| *place);
-            match place.filter(|place| self.candidates[*place].is_same_endpoint(there) && self.take(*place)) {
+            match self.take_same(group, there, places) {
                 Some(place) => {
                     changed |= !self.candidates[place].is_up_to_date(there);
                     kept.push(place);
@@ -249,18 +256,6 @@ impl<'a> GroupPacking<'a> {
             self.keep.push(Arc::clone(slice));
         } else {
             self.update.push(Draft::of(slice));
-        }
-    }
-
-    /// Leaves a slice as it is: those of its endpoints that are of this group stay in it.
-    fn leave(&mut self, group: usize, slice: &Slice, places: &Places<'_>) {
-        for there in &slice.endpoints {
-            let named = there.target_ref.as_ref().and_then(|target| places.get(&*target.name));
-            if let Some((_, place)) = named.filter(|(of, _)| *of == group)
-                && self.candidates[*place].is_same_endpoint(there)
-            {
-                self.take(*place);
-            }
         }
     }
 

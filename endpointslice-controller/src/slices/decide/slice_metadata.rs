@@ -30,10 +30,8 @@ pub fn slice_metadata(service: &Service, trigger_time: Option<String>) -> SliceM
 
 /// Whether a slice has the labels it is to have; a change of the reserved ones alone does not count.
 pub fn same_labels(slice: &Labels, wanted: &Labels) -> bool {
-    fn copied(labels: &Labels) -> impl Iterator<Item = (&str, &str)> {
-        labels.iter().filter(|(key, _)| !RESERVED.contains(key))
-    }
-    slice == wanted || copied(slice).eq(copied(wanted))
+    let is_copied = |(key, _): &(&str, &str)| !RESERVED.contains(key);
+    slice == wanted || slice.iter().filter(is_copied).eq(wanted.iter().filter(is_copied))
 }
 
 /// Whether two sets of labels are the same if one that is not there counts as an empty one.
