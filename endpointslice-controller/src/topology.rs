@@ -62,7 +62,7 @@ impl State {
 
     fn forget(&mut self, name: &str) {
         if self.remove(name).is_some() {
-            Arc::make_mut(&mut self.zones).remove(&name.into());
+            Arc::make_mut(&mut self.zones).remove(name);
         }
     }
 }

@@ -9,26 +9,8 @@ use crate::objects::Node;
 /// How much more than its share a zone may have to serve. Upstream: `OverloadThreshold`.
 const OVERLOAD: f64 = 1.2;
 
-/// The zone of every Node in the cache, by the Node's name.
-#[derive(Clone, Debug, Default)]
-pub struct Zones(HashMap<Text, Text>);
-
-impl Zones {
-    /// The zone of a Node, empty if the Node has none; `None` if the Node is not in the cache.
-    pub fn zone_of(&self, node: &Text) -> Option<&Text> {
-        self.0.get(node)
-    }
-
-    /// Sets the zone of a Node.
-    pub fn insert(&mut self, node: Text, zone: Text) {
-        self.0.insert(node, zone);
-    }
-
-    /// Forgets a Node.
-    pub fn remove(&mut self, node: &Text) {
-        self.0.remove(node);
-    }
-}
+/// The zone of every Node in the cache, by the Node's name; empty if the Node has none.
+pub type Zones = HashMap<Text, Text>;
 
 /// The share of each zone in the CPUs of all.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -76,7 +76,7 @@ impl World {
             let _ = index.put_pod(None, pod);
         }
         let mut zones = Zones::default();
-        (0..50).for_each(|n| zones.insert(format!("n{n}").as_str().into(), format!("z{}", n % 3).as_str().into()));
+        zones.extend((0..50).map(|n| (format!("n{n}").as_str().into(), format!("z{}", n % 3).as_str().into())));
         let (zones, memory) = (Arc::new(zones), Memory::default());
         let mut world = Self { service, zones, index, pods, slices: Vec::new(), memory };
         let first = decide(&world.snapshot());

@@ -139,7 +139,7 @@ fn allocated_and_limit(
     let new_ports = (2 * ports * members.len()).min(MAX_NEW_PORTS + ports);
     let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
     let mut zones = Zones::default();
-    (0..3).for_each(|n| zones.insert(format!("n{n}").as_str().into(), format!("z{n}").as_str().into()));
+    zones.extend((0..3).map(|n| (format!("n{n}").as_str().into(), format!("z{n}").as_str().into())));
     let snapshot = Snapshot {
         service,
         pods: members.into_iter().collect(),

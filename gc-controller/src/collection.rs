@@ -14,7 +14,7 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
-    graph::{Graph, Identity, Source, Work, WrongNamespace},
+    graph::{Graph, Work, WrongNamespace},
     key::ObjectKey,
     metrics::ControllerMetrics,
     parked::{Awaited, Parked, QueueId},
@@ -80,17 +80,8 @@ impl Collection {
         self.change(priority(origin), change);
     }
 
-    /// The server says that there is no such object.
-    pub(crate) fn absent(&self, identity: &Identity) {
-        self.change(Priority::Normal, |graph, out| graph.absent(identity, out));
-    }
-
-    /// A monitor is no more.
-    pub(crate) fn unwatched(&self, source: Source) {
-        self.change(Priority::Low, |graph, out| graph.unwatched(source, out));
-    }
-
-    fn change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
+    /// Changes the graph, and enqueues the work that follows.
+    pub(crate) fn change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         let mut work = Vec::new();
         self.metrics.changes.add();
         self.metrics.changes.get(Duration::ZERO);

@@ -8,6 +8,7 @@ use common::{
     informer::AnyInformer,
     io::{Failed, Io, Requeue},
     meta::{OwnerRef, Uid},
+    queue::Priority,
 };
 use jiff::Timestamp;
 
@@ -60,7 +61,7 @@ impl Controller for Collector {
         match note {
             Note::Unparked => self.collection.parked.leave(QueueId::Delete, &key()),
             Note::Parked(awaited) => self.monitors.park(QueueId::Delete, key(), awaited),
-            Note::Absent => self.collection.absent(identity),
+            Note::Absent => self.collection.change(Priority::Normal, |graph, out| graph.absent(identity, out)),
             Note::OwnerAbsent(OwnerRef { api_version, kind, name, uid, .. }, namespace) => {
                 let mut graph = self.collection.graph.lock();
                 let kind = graph.kind_id(&api_version, &kind);

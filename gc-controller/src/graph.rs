@@ -101,11 +101,6 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// An empty graph.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The number of a kind; the same for as long as something in the graph is of that kind or names it.
     pub fn kind_id(&mut self, api_version: &str, kind: &str) -> KindId {
         self.kinds.id(&api_version.into(), &kind.into())

@@ -19,6 +19,7 @@ use common::{
     informer::{AnyInformer, Config, SinkInformer, State},
     meta::Version,
     object::{Object as _, Resource},
+    queue::Priority,
     succession::Succession,
     watched as watch,
 };
@@ -224,7 +225,7 @@ impl Monitors {
         watched.served = Served { failed, ..served };
         drop(watched);
         for source in stopped {
-            self.collection.unwatched(source);
+            self.collection.change(Priority::Low, |graph, out| graph.unwatched(source, out));
         }
         changed
     }
@@ -241,7 +242,7 @@ impl Monitors {
         self.watched.lock().monitors.values().map(|monitor| Arc::clone(&monitor.informer)).collect()
     }
 
-    /// What is known of a kind, and its resource if that is served.
+    /// The state of the monitor of a kind, and its resource if the kind is served.
     pub(crate) fn known(&self, kind: &Kind) -> (OwnerKind, Option<Resource>) {
         let watched = self.watched.lock();
         let Some(resource) = watched.served.kinds.get(kind).copied() else { return (OwnerKind::Unknown, None) };

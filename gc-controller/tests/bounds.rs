@@ -113,7 +113,7 @@ proptest! {
         references in prop::collection::vec(any_references(), 1..4), deleting in any::<bool>(),
     ) {
         let _alone = ALONE.lock();
-        let mut graph = Graph::new();
+        let mut graph = Graph::default();
         let source = graph.source("v1", "ConfigMap");
         let last = references.len() - 1;
         let states: Vec<Meta> = references.iter().enumerate()
@@ -137,7 +137,7 @@ proptest! {
 #[test]
 fn a_changed_object_leaves_nothing_of_its_earlier_references() {
     let _alone = ALONE.lock();
-    let mut graph = Graph::new();
+    let mut graph = Graph::default();
     let source = graph.source("v1", "ConfigMap");
     let references = |from: usize| -> Vec<Value> {
         let one = |n: usize| {

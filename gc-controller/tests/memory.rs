@@ -41,7 +41,7 @@ fn owner(kind: &str, name: &str, uid: &Uid) -> Owners {
 
 impl World {
     fn new() -> Self {
-        let mut graph = Graph::new();
+        let mut graph = Graph::default();
         let kinds = ["Deployment", "ReplicaSet", "Pod", "Service", "EndpointSlice", "ConfigMap", "Secret"];
         let sources = kinds.iter().map(|kind| (*kind, graph.source("v1", kind))).collect();
         Self { graph, sources, objects: 0, names: 0 }
@@ -108,7 +108,7 @@ static MEASURING: Mutex<()> = Mutex::new(());
 #[test]
 fn what_a_reference_said_once_is_not_kept() {
     let _alone = MEASURING.lock();
-    let mut graph = Graph::new();
+    let mut graph = Graph::default();
     let source = graph.source("v1", "ConfigMap");
     let mut say = |n: usize| {
         let long = format!("K{n}-{}", "x".repeat(100_000));

@@ -72,9 +72,9 @@ async fn capacity_follows_every_node() {
     tell(vec![node(0, "a", "True"), node(1, "b", "True")], "2");
     let two = topology.ratios();
     assert!(two.is_some());
-    assert_eq!(topology.zones().zone_of(&"n1".into()).map(common::intern::Text::as_str), Some("b"));
+    assert_eq!(topology.zones().get("n1").map(common::intern::Text::as_str), Some("b"));
     tell(vec![node(0, "a", "True")], "3");
-    assert_eq!((topology.ratios(), topology.zones().zone_of(&"n1".into())), (None, None));
+    assert_eq!((topology.ratios(), topology.zones().get("n1")), (None, None));
     tell(vec![node(0, "a", "True"), node(1, "b", "True"), node(2, "", "True")], "4");
     assert_eq!(topology.ratios(), None, "a Node without a zone");
     tell(vec![node(0, "a", "True"), node(1, "b", "True")], "5");

@@ -35,7 +35,7 @@ impl Reference {
         }
     }
 
-    /// What it names, for an object in `namespace`.
+    /// The object that a reference of an object in `namespace` names.
     pub(super) fn identity(&self, namespace: Text) -> Identity {
         Identity { kind: self.kind, namespace, name: Arc::clone(&self.name), uid: self.uid.clone() }
     }

@@ -58,7 +58,7 @@ impl Installation<'_> {
         })
     }
 
-    /// What was read of the Lease; none if it is not there.
+    /// The Lease as it was read; none if it is absent or unreadable.
     pub(super) fn reading(&self) -> Option<&LeaseReading> {
         self.lease?.reading.as_ref().ok()?.as_ref()
     }

@@ -28,7 +28,7 @@ struct Version {
     git: String,
 }
 
-/// Without a namespace, a request is about the whole cluster.
+/// Requests. Without a namespace, they are about the whole cluster.
 impl Connection {
     /// The version of the API server, and the header `Date` of its answer.
     ///
@@ -95,7 +95,7 @@ impl Connection {
         })
     }
 
-    /// Sends a GET; none if the server knows nothing at its path.
+    /// Sends a GET; none if the server answers 404.
     async fn read<K: Readable, T: DeserializeOwned>(
         &self,
         verb: &'static str,

@@ -90,7 +90,7 @@ pub fn desired_among<'a>(
         let group = &mut out.groups[group];
         group.size.eligible += 1;
         out.eligible.push((*pod, Arc::clone(&group.numbers)));
-        let zone = snapshot.zones.zone_of(&pod.node);
+        let zone = snapshot.zones.get(&pod.node);
         if zone.is_none() && !service.spec.publish_not_ready_addresses {
             let (namespace, pod_name, name) = (&pod.metadata.namespace, &pod.metadata.name, &service.metadata.name);
             let node = &pod.node;

@@ -7,7 +7,7 @@ use crate::graph::Graph;
 
 #[test]
 fn what_is_asked_for_stays_and_the_rest_is_bounded() {
-    let kind = Graph::new().kind_id("v1", "ConfigMap");
+    let kind = Graph::default().kind_id("v1", "ConfigMap");
     let nth = |n: usize| Identity { kind, namespace: "ns".into(), name: "n".into(), uid: Uid::new(&n.to_string()) };
     let mut absent = Absent::default();
     for n in 0..3 * ABSENT {

@@ -161,7 +161,7 @@ impl World {
         let mut snapshot = snapshot([], max_endpoints);
         snapshot.pods = states.iter().enumerate().map(|(index, state)| read(index, state)).collect();
         let mut zones = Zones::default();
-        (0..4).for_each(|node| zones.insert(Text::new(&format!("n{node}")), Text::new("a")));
+        zones.extend((0..4).map(|node| (Text::new(&format!("n{node}")), Text::new("a"))));
         snapshot.zones = Arc::new(zones);
         snapshot.ratios = ratios().map(Arc::new);
         Self { snapshot, made: 0, parts: 0, wholes: 0 }
@@ -248,8 +248,8 @@ impl World {
             Step::Node(node, zone) => {
                 let (zones, node) = (Arc::make_mut(&mut self.snapshot.zones), Text::new(&format!("n{node}")));
                 match zone {
-                    Some(zone) => zones.insert(node, Text::new(["", "a", "b"][usize::from(zone)])),
-                    None => zones.remove(&node),
+                    Some(zone) => drop(zones.insert(node, Text::new(["", "a", "b"][usize::from(zone)]))),
+                    None => drop(zones.remove(&node)),
                 }
             }
             Step::Service(spec, by_capacity, deleting) => {
