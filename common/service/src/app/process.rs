@@ -263,9 +263,9 @@ fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
     if connections.certificate_expiry().is_none() {
         return;
     }
-    let name = "nonet_client_certificate_expiration_timestamp_seconds";
     let help = "When the client certificate in the kubeconfig ends, in seconds since unix epoch.";
-    let expiry = metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
+    let gauge = |name| metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
+    let expiry = gauge("nonet_client_certificate_expiration_timestamp_seconds");
     let connections = Arc::clone(connections);
     metrics.before_scrape(move || {
         if let Some(at) = connections.certificate_expiry() {
