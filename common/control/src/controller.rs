@@ -1,4 +1,4 @@
-//! A control loop: observe, decide, act.
+//! A control loop: observe, decide, carry out.
 //!
 //! [`Controller`] is what a controller crate implements; [`Loop`] runs it: workers take keys from the queue, read the caches
 //! into a snapshot, decide purely, and carry the plan out. Because deciding is free of effects, "why" can be answered at any
@@ -140,7 +140,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// The metric that counts syncs which wait for a stale cache, if there is one.
     const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
-    /// Reads the caches. No effects, no requests, no waiting.
+    /// Reads the caches. No requests, no waiting, and no effects but on what this process remembers: `/debug/explain` observes, too.
     fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Failed>;
     /// Decides. Pure: the same snapshot gives the same plan.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;

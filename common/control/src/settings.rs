@@ -101,7 +101,7 @@ pub const EXPECTATIONS_TIMEOUT: Tune = Tune::duration(
     "How long to wait for the cache to show a write of this process before syncing without it",
 );
 
-/// How often a leader asks the API server for signs of a second writer: every program has this value. Watched for by the process's service.
+/// How often a leader asks the API server for signs of a second writer: every program has this value.
 pub const SECOND_WRITER_PERIOD: Tune = Tune::duration(
     "second-writer-period",
     Duration::from_mins(5),

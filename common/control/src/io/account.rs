@@ -56,7 +56,8 @@ impl Action {
             name: Arc::clone(&request.name),
             generate_name: Arc::clone(&request.generate_name),
             subresource: request.subresource,
-            is_itself: request.subresource == "status" && !matches!(request.role, Role::Child | Role::Released),
+            is_itself: request.subresource == "status"
+                && !matches!(request.role, Role::Child | Role::Adopted | Role::Released),
         }
     }
 }

@@ -85,7 +85,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
             adoption
         });
         let request = Request::patch(self.resource, meta, Patch::Strategic, body).doing("adopt");
-        request.role(Role::Child).because("nobody controls it and it is selected")
+        request.role(Role::Adopted).because("nobody controls it and it is selected")
     }
 }
 

@@ -52,8 +52,7 @@ fn of_sending(request: &Request) -> Option<Consequence> {
 fn of_granting(request: &Request, is_same: bool) -> Option<Consequence> {
     match (&request.verb, request.role) {
         (Verb::Get | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
-        // A child that is adopted may appear in the cache after the sync, as one that is created does.
-        (Verb::Create(_) | Verb::Patch(..), Role::Child) => Some(AwaitChild),
+        (Verb::Create(_), Role::Child) | (Verb::Patch(..), Role::Adopted) => Some(AwaitChild),
         (Verb::Create(_), Role::Itself | Role::Awaited)
         | (Verb::Patch(..) | Verb::Replace(_), Role::Child | Role::Itself | Role::Awaited) => Some(AwaitVersion),
         (Verb::Delete(..), Role::Awaited) => Some(AwaitDeletion),
@@ -65,7 +64,7 @@ fn of_granting(request: &Request, is_same: bool) -> Option<Consequence> {
 /// What follows from a request that was refused.
 fn of_refusing(request: &Request, refusal: &Refusal) -> Vec<Consequence> {
     let (role, class) = (request.role, refusal.class);
-    let concerns_owner = matches!(role, Role::Child | Role::Released | Role::Itself);
+    let concerns_owner = matches!(role, Role::Child | Role::Adopted | Role::Released | Role::Itself);
     let mut consequences = Vec::new();
     match &request.verb {
         Verb::Create(_) if role == Role::Child && class == Class::Unknown => consequences.push(AwaitLostChild),

@@ -99,6 +99,8 @@ impl Precondition {
 pub enum Role {
     /// A child of the sync's object: the next sync waits until the cache shows the write.
     Child,
+    /// A child that is adopted: as for any child, and it may appear in the cache after the sync, as one that is created does.
+    Adopted,
     /// A child that is given up: its deletion is awaited no more.
     Released,
     /// The sync's object itself: the next sync waits until the cache shows the write.

@@ -73,7 +73,7 @@ impl fmt::Display for Situation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} succeeded, {} failed", self.succeeded, self.failed)?;
         if let Some(failed) = &self.failed_indexes {
-            write!(f, ", {} indexes failed", failed.len())?;
+            write!(f, ", {} indexes given up", failed.len())?;
         }
         let Self { active, ready, terminating, .. } = self;
         write!(f, "; {} Pods active, {ready} ready, {terminating} terminating", active.len())
