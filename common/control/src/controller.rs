@@ -116,8 +116,8 @@ pub trait Explain {
     /// How long after its snapshot the passing of time alone may change the decision; `None` if only an event can.
     ///
     /// The loop brings the key back at that time whether the sync succeeded, failed or panicked, or, in shadow mode, was not carried out;
-    /// only [`Requeue::After`](crate::io::Requeue::After) takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
-    /// [`Controller::carry_out`] did asks for it with [`Requeue`](crate::io::Requeue).
+    /// only [`Requeue::After`] takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
+    /// [`Controller::carry_out`] did asks for it with [`Requeue`].
     fn requeue_after(&self) -> Option<Duration> {
         None
     }

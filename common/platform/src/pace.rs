@@ -13,7 +13,7 @@
 //!   arrives;
 //! - a key is due soon: the thread sleeps until then at most.
 //!
-//! Otherwise, an event of an own object is delayed by at most the period that [`WATCH_BATCH_PERIOD`](crate::settings::WATCH_BATCH_PERIOD)
+//! Otherwise, an event of an own object is delayed by at most the period that `--tune watch-batch-period`
 //! sets.
 
 use std::{

@@ -214,7 +214,7 @@ impl Request {
     }
 
     /// The same as a strategic merge patch, which costs the server a third of a merge patch. Lists in the body must be of kinds that it
-    /// replaces, or say so ([`Replacing`](crate::conditions::Replacing)).
+    /// replaces, or say so ([`Replacing`](nonet_objects::conditions::Replacing)).
     #[must_use]
     pub fn strategic(self) -> Self {
         let verb = if let Verb::Patch(_, body) = self.verb { Verb::Patch(Patch::Strategic, body) } else { self.verb };
