@@ -136,6 +136,8 @@ fn registered() -> BTreeMap<String, &'static [&'static str]> {
                 let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
                 for (call, suffixes) in [
                     ("counter(", &[""][..]),
+                    // A counter of its own type.
+                    ("family(", &[""]),
                     // A counter that the loop registers for its controller.
                     ("STALE_SYNC_SKIPS: Option<&'static str> = Some(", &[""]),
                     ("gauge(", &[""]),
