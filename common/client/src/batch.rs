@@ -5,12 +5,7 @@ use futures::{StreamExt as _, stream};
 /// How many requests of one sync are under way at once.
 pub const IN_FLIGHT: usize = 100;
 
-/// Makes the calls, so many at once, and gives back what became of each, in their order.
-pub async fn all<F: Future>(calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    all_within(IN_FLIGHT, calls).await
-}
-
-/// The same with another number of calls at once.
+/// Makes the calls, `in_flight` of them at the same time, and returns their results in the order of the calls.
 pub async fn all_within<F: Future>(in_flight: usize, calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     // Collected first, because a stream over a borrowing iterator is not general enough to be sent.
     let calls: Vec<F> = calls.into_iter().collect();

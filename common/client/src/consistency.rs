@@ -123,7 +123,7 @@ struct Record {
     at: Option<Instant>,
 }
 
-/// A state of an object that a cache is to show no longer.
+/// A state of an object that the cache has to leave behind: a version, or its existence.
 struct Shown {
     resource: Resource,
     namespace: Text,
@@ -134,7 +134,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Whether the cache of its resource shows it.
+    /// Whether the cache still shows the object in that state.
     fn is_shown(&self, caches: &[&dyn Cache]) -> bool {
         let Self { resource, namespace, name, uid, version } = self;
         cache_of(caches, *resource).is_some_and(|cache| match version {

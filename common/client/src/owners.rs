@@ -10,14 +10,13 @@ use crate::{
     store::Store,
 };
 
-/// The readable object that controls `child`, which is one of its namespace.
+/// The object of the child's namespace that controls it; `None` if the cache has no readable one.
 pub fn owner_of<K: Object>(owners: &Store<K>, child: &Meta) -> Option<Arc<K>> {
     let lookup = |name: &str| owners.get_readable(&child.namespace, name);
     refs::resolve(child.controller()?, K::RESOURCE.kind, lookup)
 }
 
-/// The readable objects of the namespace of `orphan` that may adopt it, as `selects` says of each. None adopts what is terminating or
-/// has no labels.
+/// The readable objects of the orphan's namespace that select it. An orphan that is terminating or has no labels is not adopted.
 pub fn adopters_of<K: Object, At>(
     owners: &Store<K>,
     orphan: &Meta,

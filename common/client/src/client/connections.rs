@@ -56,7 +56,7 @@ impl Connections {
         super::host(&self.current.lock().config)
     }
 
-    /// Makes a client with connections of its own, and sends nothing.
+    /// Builds a client that shares no connection with others. Nothing is sent.
     ///
     /// Must be called inside a tokio runtime. Runs the kubeconfig's exec plugin, if there is one.
     pub fn client(&self) -> Result<kube::Client, Error> {
@@ -82,7 +82,7 @@ impl Connections {
 
     /// The end of the client certificate's validity; nothing if there is no client certificate.
     ///
-    /// A certificate in a file of its own is read anew, as it is for every connection.
+    /// Reads the file of the certificate again if the kubeconfig names one, as each new connection does.
     pub fn certificate_expiry(&self) -> Option<Timestamp> {
         certificate::expiry(&self.current.lock().config)
     }

@@ -93,7 +93,7 @@ fn entry<K: Object>(json: &str) -> Result<Entry<K>, String> {
 /// A page of a list.
 pub(super) struct Page<K> {
     pub(super) version: Version,
-    /// Where the next page begins; empty if there is none.
+    /// Token that the request for the next page carries; empty on the last page.
     pub(super) next: String,
     /// The objects that may concern this controller.
     pub(super) items: Vec<Entry<K>>,

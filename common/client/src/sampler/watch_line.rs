@@ -1,4 +1,4 @@
-//! A line of a watch, as far as it tells who has written the object.
+//! The part of a watch event that names the writers of its object.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub struct Metadata<'a> {
     pub labels: Option<BTreeMap<String, Option<Str<'a>>>>,
     /// Present once its deletion was requested.
     pub deletion_timestamp: Option<IgnoredAny>,
-    /// The writers of its fields.
+    /// The field managers of the object, each with its fields.
     #[serde(borrow)]
     pub managed_fields: Vec<ManagedFields<'a>>,
 }
