@@ -19,7 +19,7 @@
 //!
 //! | crate | modules |
 //! | --- | --- |
-//! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] of texts that repeat, [`map`], [`parsed`] texts, [`duration`] as Go writes it |
+//! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`head`] that comes first, [`wire`] in protobuf, [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] of texts that repeat, [`map`], [`parsed`] texts, [`duration`] as Go writes it |
 //! | `platform`: what a process has | [`clock`] for time and chance, [`watched`], [`pace`] of wake-ups, [`metrics`], [`panics`], [`version`] |
 //! | `client`: the API server | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`informer`], [`store`], [`succession`], [`consistency`], [`events`], [`batch`] slow start |
 //! | `control`: the loop | [`controller`] workers over a [`queue`], [`io`] of a sync, [`runtime`] what a loop is given, [`leader`] election, [`settings`], [`explain`] in few lines, [`terminating_namespaces`] |
@@ -31,8 +31,8 @@
 pub use nonet_client::{api, batch, client, consistency, events, gate, informer, owners, store, succession};
 pub use nonet_control::{controller, explain, io, leader, queue, runtime, settings, terminating_namespaces};
 pub use nonet_objects::{
-    conditions, duration, hash, intern, intstr, json, map, meta, object, parsed, pods, quantity, refs, revision,
-    selector, taints, template,
+    conditions, duration, hash, head, intern, intstr, json, map, meta, object, parsed, pods, quantity, refs, revision,
+    selector, taints, template, wire,
 };
 pub use nonet_platform::{clock, metrics, pace, panics, version, watched};
 pub use nonet_service::{app, built_in_flags, logging, second_writer, server};

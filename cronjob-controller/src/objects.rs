@@ -2,11 +2,13 @@
 
 use common::{
     conditions::{Condition, seconds},
+    head::Head,
     intern::{Labels, Text},
     json::{Raw, null_as_default},
     meta::{Annotations, Meta, Uid, Version},
     object::{Object, Resource},
     store::ByController,
+    wire::{Message, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -261,7 +263,8 @@ impl Object for Job {
     type Indexes = (ByController,);
 
     /// Only Jobs of CronJobs are cached.
-    const CONCERNS: Option<fn(Option<&str>) -> bool> = Some(|controller| controller == Some(CRON_JOBS.kind));
+    const PROTOBUF: Option<&'static Message> = Some(&messages::JOB);
+    const CONCERNS: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller() == Some(CRON_JOBS.kind));
 
     fn meta(&self) -> &Meta {
         &self.metadata

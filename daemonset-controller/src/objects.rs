@@ -9,10 +9,12 @@ mod template;
 use std::{ops::Deref, sync::Arc};
 
 use common::{
+    head::Head,
     meta::{Annotations, Meta},
     object::{Object, Resource},
     revision::{self, CONTROLLER_REVISIONS},
     store::{ByController, OrphansByNamespace},
+    wire::{Message, messages},
 };
 use serde::Deserialize;
 
@@ -70,8 +72,9 @@ impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
 
-    const CONCERNS: Option<fn(Option<&str>) -> bool> =
-        Some(|controller| controller.is_none_or(|kind| kind == DAEMON_SETS.kind));
+    const PROTOBUF: Option<&'static Message> = Some(&messages::CONTROLLER_REVISION);
+    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller().is_none_or(|kind| kind == DAEMON_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.0.meta

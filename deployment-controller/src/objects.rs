@@ -5,6 +5,7 @@
 
 use common::{
     conditions::Condition,
+    head::Head,
     intern::{Labels, Text},
     intstr::IntOrString,
     json::{Raw, null_as_default},
@@ -14,6 +15,7 @@ use common::{
     selector::Selector,
     store::{ByController, ByNamespace, OrphansByNamespace},
     template::{POD_TEMPLATE_HASH, Template},
+    wire::{Message, messages},
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -385,7 +387,8 @@ impl Object for Pod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController,);
 
-    const CONCERNS: Option<fn(Option<&str>) -> bool> = Some(|controller| controller == Some(REPLICA_SETS.kind));
+    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+    const CONCERNS: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller() == Some(REPLICA_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -6,6 +6,7 @@ use common::{
     intern::Text,
     meta::{Meta, Owners, Uid, Version},
     object::{Object, Resource},
+    wire::{Message, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -62,6 +63,7 @@ impl Object for Partial {
         namespaced: false,
     };
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::OBJECT);
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -3,10 +3,12 @@
 use std::ops::Deref;
 
 use common::{
+    head::Head,
     meta::Meta,
     object::{Object, Resource},
     pods::{PODS, Pod},
     store::{ByController, OrphansByNamespace},
+    wire::{Message, messages},
 };
 use serde::Deserialize;
 
@@ -42,9 +44,11 @@ impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
 
-    const CONCERNS: Option<fn(Option<&str>) -> bool> = Some(|controller| {
+    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+
+    const CONCERNS: Option<fn(&Head<'_>) -> bool> = Some(|head| {
         let ours = [ReplicaSets::RESOURCE.kind, ReplicationControllers::RESOURCE.kind];
-        controller.is_none_or(|kind| ours.contains(&kind))
+        head.controller().is_none_or(|kind| ours.contains(&kind))
     });
 
     fn meta(&self) -> &Meta {

@@ -7,11 +7,13 @@ mod set;
 use std::ops::Deref;
 
 use common::{
+    head::Head,
     meta::{Annotations, Meta},
     object::{Object, Resource},
     revision::{self, CONTROLLER_REVISIONS, Data, Numbers, RevisionWithData},
     store::{ByController, OrphansByNamespace},
     template::defaults::apply_defaults,
+    wire::{Message, messages},
 };
 use serde::{Deserialize, Deserializer};
 
@@ -82,6 +84,9 @@ impl AsRef<revision::ControllerRevision> for ControllerRevision {
 impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
+    const PROTOBUF: Option<&'static Message> = Some(&messages::CONTROLLER_REVISION);
+    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller().is_none_or(|kind| kind == STATEFUL_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.revision.meta
@@ -90,9 +95,5 @@ impl Object for ControllerRevision {
     fn trim(&mut self) {
         self.revision.meta.annotations = Annotations::default();
         self.revision.meta.finalizers = Box::default();
-    }
-
-    fn keep(&self) -> bool {
-        self.revision.meta.controller().is_none_or(|owner| owner.kind == STATEFUL_SETS.kind)
     }
 }

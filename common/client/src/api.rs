@@ -2,7 +2,7 @@
 //!
 //! [`Api`] is a thin layer over `kube::Client`: paths, field manager, the leadership gate before every write, the client-side
 //! rate limit, `Retry-After`, and errors that say whether a write may have happened. Bodies are JSON going out and bytes
-//! coming back; callers decode what they read of them.
+//! coming back, in the format that the caller accepts; callers decode what they read of them.
 
 mod answer;
 mod call;
@@ -25,7 +25,7 @@ use answer::Answer;
 pub use call::Call;
 pub use error::{Cause, Error, Status};
 pub use metrics::Requests;
-pub use stream::Lines;
+pub use stream::{Format, Frames};
 pub use throttle::Throttle;
 
 /// How long a request other than a watch may take before its outcome is given up as unknown. A server ends requests itself
@@ -129,6 +129,7 @@ struct Inner {
     observer: Arc<dyn Observer>,
     writes: Writes,
     pace: Pace,
+    preferred: Format,
 }
 
 impl Api {
@@ -143,6 +144,7 @@ impl Api {
             observer: Arc::new(()),
             writes: Writes::default(),
             pace: Pace::default(),
+            preferred: Format::Protobuf,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -169,6 +171,12 @@ impl Api {
     #[must_use]
     pub fn with_pace(self, pace: Pace) -> Self {
         self.with(|inner| inner.pace = pace)
+    }
+
+    /// The same client, whose informers ask for that format wherever a kind has it.
+    #[must_use]
+    pub fn with_preferred_format(self, format: Format) -> Self {
+        self.with(|inner| inner.preferred = format)
     }
 
     /// The same client behind another gate.
@@ -198,6 +206,11 @@ impl Api {
         &self.inner.gate
     }
 
+    /// The format that informers ask for wherever a kind has it.
+    pub fn preferred_format(&self) -> Format {
+        self.inner.preferred
+    }
+
     /// The pace of the process.
     pub fn pace(&self) -> &Pace {
         &self.inner.pace
@@ -218,10 +231,10 @@ impl Api {
         self.call(Call::list(resource, namespace, query, "application/json")).await
     }
 
-    /// Opens a watch; `query` is already encoded and contains `watch=true`. Each line of the stream is one event.
+    /// Opens a watch; `query` is already encoded and contains `watch=true`. Each frame of the stream is one event.
     ///
     /// Watches pass the rate limit freely and are never cut by the client.
-    pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Lines, Error> {
+    pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Frames, Error> {
         let path = with_query(resource.path(namespace, "", ""), query);
         let request = self.request(&Method::GET, &path, accept, None)?;
         let opening = self.inner.pace.work();
@@ -231,7 +244,7 @@ impl Api {
         self.inner.observer.observed(Observation { method: "GET", code, sent: 0, attempt: 0, watch: true });
         let response = answer.map_err(Error::transport)?;
         if response.status().is_success() {
-            return Ok(Lines::new(response.into_body()));
+            return Frames::new(response);
         }
         let refused = Answer::read(response, MAX_ANSWER).await?.into_result();
         Err(refused.err().unwrap_or_else(|| Error::Lost("watch: unexpected answer".to_owned())))
@@ -267,6 +280,11 @@ impl Api {
     /// A wait ends early, with the server's answer as the error, when the process is told to stop and when a write has lost
     /// its leader: a lease is released only once nobody waits.
     pub async fn call(&self, call: Call<'_>) -> Result<Bytes, Error> {
+        self.call_for(call).await.map(|(_, body)| body)
+    }
+
+    /// Makes a call, as [`Api::call`] does, and says in which format the answer is.
+    pub async fn call_for(&self, call: Call<'_>) -> Result<(Format, Bytes), Error> {
         let _awaited = self.inner.pace.work();
         let started = self.inner.clock.instant();
         let mut received;
@@ -275,7 +293,7 @@ impl Api {
             let answer = self.attempt(&call, attempt).await;
             received = answer.as_ref().ok().map(|answer| answer.body.len());
             let error = match answer.and_then(Answer::into_result) {
-                Ok(bytes) => break Ok(bytes),
+                Ok(answered) => break Ok(answered),
                 Err(error) => error,
             };
             let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { break Err(error) };
@@ -290,7 +308,7 @@ impl Api {
             self.inner.observer.finished(call.method.as_str(), now - started, received);
         }
         match (call.written, &result) {
-            (Some(target), Ok(object)) => self.inner.writes.note(target, object, now),
+            (Some(target), Ok((_, object))) => self.inner.writes.note(target, object, now),
             (Some(_), Err(error)) if error.may_have_happened() => self.inner.writes.note_lost(now),
             _ => {}
         }

@@ -13,7 +13,6 @@
 
 mod filtered;
 mod frames;
-mod head;
 mod reflect;
 mod shared;
 mod sink;
@@ -36,8 +35,8 @@ use crate::{
     watched as watch,
 };
 
+pub use crate::head::Head;
 pub use filtered::{Filtered, FilteredInformer, StoreSink};
-pub use head::Head;
 pub use reflect::{JSON, METADATA};
 pub use shared::SharedInformer;
 pub use sink::{Cached, Handler, Sink, handler};

@@ -12,5 +12,5 @@ pub mod sampler;
 pub mod store;
 pub mod succession;
 
-use nonet_objects::{index, intern, json, map, meta, object, refs, selector, siphash};
+use nonet_objects::{head, index, intern, json, map, meta, object, refs, selector, siphash, wire};
 use nonet_platform::{clock, metrics, pace, version, watched};

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use crate::{
-    api::FIELD_MANAGER,
+    api::{FIELD_MANAGER, Format},
     clock::{Clock, Instant},
     meta::Version,
     object::Resource,
@@ -117,13 +117,13 @@ impl WriteSampler {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
-    /// Reads the object in a line of a watch, if the budget allows it and this process is not known to have written it.
-    pub fn sample(&self, resource: Resource, version: Version, line: &[u8], now: Instant) {
+    /// Reads the object in a frame of a watch, if the budget allows it and this process is not known to have written it.
+    pub fn sample(&self, resource: Resource, version: Version, format: Format, frame: &[u8], now: Instant) {
         if !self.is_active.load(Relaxed) || !self.has_budget(now) || self.writes.has_written(version) {
             return;
         }
         self.state.lock().samples += 1;
-        let Ok(WatchLine { object: Object { metadata }, .. }) = serde_json::from_slice(line) else { return };
+        let Some(metadata) = watch_line::metadata(format, frame) else { return };
         let wall = self.clock.now();
         let found =
             self.owned.iter().find(|(_, owned)| owned.is_of(resource) && is_latest_write(owned, &metadata, wall));
@@ -230,7 +230,7 @@ mod tests {
             let entries: Vec<_> = entries.iter().map(|(manager, sub, ago)| entry(manager, sub, &at(*ago))).collect();
             self.next += 1;
             let version = Version::parse(&self.next.to_string());
-            self.sampler.sample(SETS, version, &line(name, &entries), self.clock.instant());
+            self.sampler.sample(SETS, version, Format::Json, &line(name, &entries), self.clock.instant());
             version
         }
 
@@ -272,7 +272,13 @@ mod tests {
             serde_json::from_slice(&line("deleted", &[entry(FIELD_MANAGER, "status", "2026-01-01T01:00:15Z")]))
                 .unwrap();
         deleted["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:15Z");
-        world.sampler.sample(SETS, Version::parse("7"), deleted.to_string().as_bytes(), world.clock.instant());
+        world.sampler.sample(
+            SETS,
+            Version::parse("7"),
+            Format::Json,
+            deleted.to_string().as_bytes(),
+            world.clock.instant(),
+        );
         assert_eq!(world.confirmed().await, 0);
     }
 
@@ -314,7 +320,7 @@ mod tests {
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{n}"}}}}"#);
             world.writes.note(Target::status(SETS, "shop", "own"), answer.as_bytes(), world.clock.instant());
             let own = Version::parse(&n.to_string());
-            world.sampler.sample(SETS, own, &line("own", &[]), world.clock.instant());
+            world.sampler.sample(SETS, own, Format::Json, &line("own", &[]), world.clock.instant());
         }
         for n in 0..100 {
             world.brings(&format!("web-{n}"), &[(FIELD_MANAGER, "status", 0)]);

@@ -1,8 +1,11 @@
 //! Raw JSON that is passed on unread, and short ways to edit JSON values.
 
-use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
+use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, de::Visitor};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{SeqAccess, Visitor},
+};
 use serde_json::{Map, Value, value::RawValue};
 
 /// A piece of JSON kept exactly as the server sent it.
@@ -52,6 +55,37 @@ impl Deref for Str<'_> {
     fn deref(&self) -> &str {
         &self.0
     }
+}
+
+impl<'a> From<&'a str> for Str<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+/// Reads a list item by item, and keeps none of them. `null` is an empty list.
+pub fn each_item<'de, T, D>(deserializer: D, read: impl FnMut(T) -> Result<(), String>) -> Result<(), D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct Each<T, F>(F, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> for Each<T, F> {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+        fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+            while let Some(item) = seq.next_element()? {
+                self.0(item).map_err(serde::de::Error::custom)?;
+            }
+            Ok(())
+        }
+    }
+    deserializer.deserialize_any(Each(read, PhantomData))
 }
 
 /// Reads a string without copying it; `null` is the default value where the deserializer allows it.

@@ -3,6 +3,7 @@
 pub mod conditions;
 pub mod duration;
 pub mod hash;
+pub mod head;
 pub mod index;
 pub mod intern;
 pub mod intstr;
@@ -20,3 +21,4 @@ pub mod selector;
 pub mod siphash;
 pub mod taints;
 pub mod template;
+pub mod wire;

@@ -7,7 +7,12 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::{index::Indexes, meta::Meta};
+use crate::{
+    head::Head,
+    index::Indexes,
+    meta::Meta,
+    wire::{self, Message},
+};
 
 /// Coordinates of a resource on the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,11 +126,16 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Its metadata.
     fn meta(&self) -> &Meta;
 
-    /// Whether an object whose managing controller is of the given kind, or which has none, can concern this controller: asked before
-    /// anything else is read of the object. An object of which that is false is never [kept](Object::keep).
-    const CONCERNS: Option<fn(controller: Option<&str>) -> bool> = None;
+    /// The message in which the protobuf encoding has the kind. Without one, lists and watches of it are JSON.
+    ///
+    /// JSON is for custom resources, and for objects of which a part is passed on unread: it may have fields of a newer server.
+    const PROTOBUF: Option<&'static Message> = None;
 
-    /// Reads an object from the JSON of its metadata, where nothing else of it is read.
+    /// Whether an object with that head can concern this controller: asked before anything else is read of the object. An object of
+    /// which that is false is never [kept](Object::keep).
+    const CONCERNS: Option<fn(head: &Head<'_>) -> bool> = None;
+
+    /// Reads an object from the JSON of its metadata, if nothing else of it is read.
     ///
     /// What follows the metadata in `json` is to be ignored.
     fn of_metadata(_json: &str) -> Option<serde_json::Result<Self>> {
@@ -142,7 +152,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 
     /// What [`CONCERNS`](Object::CONCERNS) says of the object.
     fn is_concern(&self) -> bool {
-        Self::CONCERNS.is_none_or(|concerns| concerns(self.meta().controller().map(|owner| &*owner.kind)))
+        Self::CONCERNS.is_none_or(|concerns| concerns(&Head::of(self.meta())))
     }
 }
 
@@ -167,40 +177,83 @@ pub struct Unreadable {
     pub error: String,
 }
 
-/// Reads one object; one that only parses as far as its metadata is [`Malformed`].
-pub fn decode<K: Object>(json: &str) -> Result<K, DecodeError> {
-    let of_metadata = metadata(json).and_then(K::of_metadata);
-    let error = match of_metadata.unwrap_or_else(|| serde_json::from_str::<K>(json)) {
-        Ok(mut object) => {
-            if object.meta().name.is_empty() {
-                return Err(DecodeError::Nameless("metadata.name is missing".to_owned()));
-            }
-            object.trim();
-            return Ok(object);
-        }
-        Err(error) => error.to_string(),
-    };
-    match decode_meta(json) {
-        Ok(meta) if !meta.name.is_empty() => Err(DecodeError::Malformed(Arc::new(Malformed { meta, error }))),
-        _ => Err(DecodeError::Nameless(error)),
-    }
+/// An object as the API server sent it.
+#[derive(Clone, Copy, Debug)]
+pub enum Encoded<'a> {
+    /// As JSON.
+    Json(&'a str),
+    /// As a protobuf message, without its envelope.
+    Protobuf(&'a [u8]),
 }
 
-/// Reads the metadata of an object, whatever the rest of it is.
-pub fn decode_meta(json: &str) -> serde_json::Result<Meta> {
-    #[derive(Deserialize)]
-    struct Bare {
-        metadata: Meta,
+impl<'a> Encoded<'a> {
+    /// The head of an object that cannot concern a controller that reads `K`; `None` if the object can, or if it looks unusual.
+    pub fn foreign_head<K: Object>(self) -> Option<Head<'a>> {
+        let concerns = K::CONCERNS?;
+        let head = match self {
+            Self::Json(json) => Head::deserialize(&mut serde_json::Deserializer::from_str(metadata(json)?)).ok()?,
+            Self::Protobuf(_) => self.metadata::<Head<'a>>().ok()?,
+        };
+        let is_foreign = !head.name().is_empty() && !concerns(&head);
+        is_foreign.then_some(head)
     }
-    match metadata(json) {
-        Some(rest) => Meta::deserialize(&mut serde_json::Deserializer::from_str(rest)),
-        None => serde_json::from_str::<Bare>(json).map(|bare| bare.metadata),
+
+    /// Reads the metadata of an object, whatever the rest of it is.
+    ///
+    /// # Errors
+    /// If it has none, or they do not fit what is read.
+    pub fn metadata<T: Deserialize<'a>>(self) -> Result<T, String> {
+        #[derive(Deserialize)]
+        struct Bare<T> {
+            metadata: T,
+        }
+        match self {
+            Self::Json(json) => match metadata(json) {
+                Some(rest) => T::deserialize(&mut serde_json::Deserializer::from_str(rest)),
+                None => serde_json::from_str::<Bare<T>>(json).map(|bare| bare.metadata),
+            }
+            .map_err(|error| error.to_string()),
+            Self::Protobuf(message) => wire::read::<Bare<T>>(&wire::messages::OBJECT, message)
+                .map(|bare| bare.metadata)
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Reads one object; one of which only the metadata can be read is [`Malformed`].
+    ///
+    /// # Errors
+    /// If it cannot be read, or has no name.
+    pub fn decode<K: Object>(self) -> Result<K, DecodeError> {
+        let read = match self {
+            Self::Json(json) => {
+                let of_metadata = metadata(json).and_then(K::of_metadata);
+                of_metadata.unwrap_or_else(|| serde_json::from_str::<K>(json)).map_err(|error| error.to_string())
+            }
+            Self::Protobuf(message) => match K::PROTOBUF {
+                Some(kind) => wire::read::<K>(kind, message).map_err(|error| error.to_string()),
+                None => Err("protobuf, which was not asked for".to_owned()),
+            },
+        };
+        let error = match read {
+            Ok(mut object) => {
+                if object.meta().name.is_empty() {
+                    return Err(DecodeError::Nameless("metadata.name is missing".to_owned()));
+                }
+                object.trim();
+                return Ok(object);
+            }
+            Err(error) => error,
+        };
+        match self.metadata::<Meta>() {
+            Ok(meta) if !meta.name.is_empty() => Err(DecodeError::Malformed(Arc::new(Malformed { meta, error }))),
+            _ => Err(DecodeError::Nameless(error)),
+        }
     }
 }
 
 /// The text from the beginning of an object's metadata on, if the object looks as servers write it: metadata comes first, or after
 /// kind and version.
-pub fn metadata(json: &str) -> Option<&str> {
+fn metadata(json: &str) -> Option<&str> {
     let mut rest = json.strip_prefix('{')?;
     loop {
         rest = rest.strip_prefix('"')?;
@@ -217,6 +270,7 @@ pub fn metadata(json: &str) -> Option<&str> {
 }
 
 /// Why an object could not be read.
+#[derive(Debug)]
 pub enum DecodeError {
     /// Its metadata can be read.
     Malformed(Arc<Malformed>),

@@ -6,6 +6,7 @@ use common::{
     meta::{Annotations, Meta, Owners},
     object::{Object, Resource},
     taints::{NO_EXECUTE, NO_SCHEDULE, Taint},
+    wire::{Message, messages},
 };
 use serde::Deserialize;
 
@@ -52,6 +53,7 @@ impl Node {
 impl Object for Node {
     const RESOURCE: Resource = NODES;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::NODE);
 
     fn meta(&self) -> &Meta {
         &self.metadata

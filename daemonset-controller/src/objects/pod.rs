@@ -4,12 +4,14 @@ use std::{borrow::Cow, ops::Deref};
 
 use common::{
     conditions::seconds,
+    head::Head,
     intern::Text,
     json::Str,
     meta::{Annotations, Meta, Uid},
     object::{Object, Resource},
     pods::{PODS, Phase, Pod, Readiness, Spec, Status},
     store::{ByController, OrphansByNamespace},
+    wire::{Message, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -85,8 +87,9 @@ impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
 
-    const CONCERNS: Option<fn(Option<&str>) -> bool> =
-        Some(|controller| controller.is_none_or(|kind| kind == DAEMON_SETS.kind));
+    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller().is_none_or(|kind| kind == DAEMON_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    api::{Api, Lines},
+    api::{Api, Frames},
     gate::gate,
     object::Resource,
 };
@@ -148,13 +148,13 @@ struct Watch {
 }
 
 impl Watch {
-    async fn open(&self) -> Result<Lines, Failure> {
+    async fn open(&self) -> Result<Frames, Failure> {
         let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion={}", self.reached);
         Ok(self.api.watch(self.resource, &self.namespace, &query, "application/json").await?)
     }
 
     /// Collects events until `stop` names a version, and then up to that version. A gap is a failure.
-    async fn follow(mut self, mut lines: Lines, mut stop: oneshot::Receiver<u64>) -> Result<Vec<Seen>, Failure> {
+    async fn follow(mut self, mut lines: Frames, mut stop: oneshot::Receiver<u64>) -> Result<Vec<Seen>, Failure> {
         let mut until = None;
         loop {
             if until.is_some_and(|until| self.reached >= until) {

@@ -8,6 +8,7 @@ use common::{
     json::null_as_default,
     meta::{Key, Meta, Owners, Uid},
     object::{Object, Resource},
+    wire::{Message, messages},
 };
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +113,7 @@ pub struct SubsetPort {
 impl Object for Endpoints {
     const RESOURCE: Resource = ENDPOINTS;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::ENDPOINTS);
 
     fn meta(&self) -> &Meta {
         &self.metadata

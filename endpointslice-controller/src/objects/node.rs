@@ -6,6 +6,7 @@ use common::{
     meta::{Annotations, Meta, Owners},
     object::{Object, Resource},
     quantity::Quantity,
+    wire::{Message, messages},
 };
 use serde::{Deserialize, Deserializer};
 
@@ -69,6 +70,7 @@ impl<'de> Deserialize<'de> for Node {
 impl Object for Node {
     const RESOURCE: Resource = NODES;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::NODE);
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -8,6 +8,7 @@ use common::{
     meta::{Annotations, Meta, Owners},
     object::{Object, Resource},
     pods::{PODS, Phase},
+    wire::{Message, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -174,6 +175,7 @@ impl Object for Pod {
     /// Pods without an address have no endpoints.
     const FIELD_SELECTOR: &'static str = "status.podIP!=";
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -6,6 +6,7 @@ use common::{
     json::null_as_default,
     meta::{Meta, Owners},
     object::{Object, Resource},
+    wire::{Message, messages},
 };
 use serde::Deserialize;
 
@@ -90,6 +91,7 @@ impl Service {
 impl Object for Service {
     const RESOURCE: Resource = SERVICES;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::SERVICE);
 
     fn meta(&self) -> &Meta {
         &self.metadata

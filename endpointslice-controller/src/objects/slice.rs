@@ -8,6 +8,7 @@ use common::{
     meta::Meta,
     object::{Object, Resource},
     store::{Index, IndexValue},
+    wire::{Message, messages},
 };
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +120,7 @@ impl Slice {
 impl Object for Slice {
     const RESOURCE: Resource = ENDPOINT_SLICES;
     type Indexes = (ByService,);
+    const PROTOBUF: Option<&'static Message> = Some(&messages::ENDPOINT_SLICE);
 
     fn meta(&self) -> &Meta {
         &self.metadata

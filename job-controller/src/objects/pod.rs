@@ -1,19 +1,26 @@
 //! What is read of a Pod.
 
-use std::{borrow::Cow, ops::Deref};
+use std::{borrow::Cow, fmt, ops::Deref};
 
 use common::{
     conditions::seconds,
+    head::Head,
     intern::{Labels, Text},
     json::Str,
     meta::Meta,
     object::{Object, Resource},
     pods::{self, PODS, Phase, Pod, Readiness},
     store::{ByController, OrphansByNamespace},
+    wire::{Message, messages},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Deserializer, de::Error as _};
-use serde_json::value::RawValue;
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        DeserializeSeed, MapAccess, Visitor,
+        value::{MapAccessDeserializer, StrDeserializer},
+    },
+};
 
 use crate::indexes::completion_index;
 
@@ -98,6 +105,9 @@ impl Object for CachedPod {
     /// The API server accepts no Job whose Pods are always restarted, and no change of a Pod's restart policy.
     const FIELD_SELECTOR: &'static str = "spec.restartPolicy!=Always";
     type Indexes = (ByController, OrphansByNamespace);
+    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller().is_none_or(|kind| kind == "Job") || head.has_finalizer(JOB_TRACKING));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
@@ -117,14 +127,53 @@ fn count(meta: &Meta, key: &str) -> u32 {
     completion_index(text).filter(|n| i32::try_from(*n).is_ok()).unwrap_or(0)
 }
 
-/// `metadata.deletionGracePeriodSeconds`.
-fn grace_period(metadata: &RawValue) -> Option<i64> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Wire {
-        deletion_grace_period_seconds: Option<i64>,
+/// Metadata with the grace period of the deletion, which no cache keeps.
+struct WireMeta {
+    meta: Meta,
+    /// `deletionGracePeriodSeconds`.
+    grace: Option<i64>,
+}
+
+impl<'de> Deserialize<'de> for WireMeta {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MetaVisitor;
+        impl<'de> Visitor<'de> for MetaVisitor {
+            type Value = WireMeta;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("metadata")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<WireMeta, A::Error> {
+                let mut grace = None;
+                let meta = Meta::deserialize(MapAccessDeserializer::new(WithoutGrace { map, grace: &mut grace }))?;
+                Ok(WireMeta { meta, grace })
+            }
+        }
+        deserializer.deserialize_map(MetaVisitor)
     }
-    serde_json::from_str::<Wire>(metadata.get()).ok()?.deletion_grace_period_seconds
+}
+
+/// The fields of metadata without the grace period, which is read on the way.
+struct WithoutGrace<'a, A> {
+    map: A,
+    grace: &'a mut Option<i64>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutGrace<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(key) = self.map.next_key::<Str<'de>>()? {
+            if &*key != "deletionGracePeriodSeconds" {
+                return seed.deserialize(StrDeserializer::new(&key)).map(Some);
+            }
+            *self.grace = self.map.next_value()?;
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -191,16 +240,14 @@ impl<'de> Deserialize<'de> for CachedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Wire<'a> {
-            #[serde(borrow)]
-            metadata: &'a RawValue,
+            metadata: WireMeta,
             spec: Option<pods::Spec>,
             #[serde(borrow)]
             status: Option<WireStatus<'a>>,
         }
-        let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
+        let Wire { metadata: WireMeta { mut meta, grace }, spec, status } = Wire::deserialize(deserializer)?;
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
-        let mut meta: Meta = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
-        let grace = if meta.is_deleting() { grace_period(metadata) } else { None };
+        let grace = grace.filter(|_| meta.is_deleting());
         let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
         let finished = status.finished(&meta, &spec, grace);
         let index = meta.annotations.get(COMPLETION_INDEX).and_then(completion_index);

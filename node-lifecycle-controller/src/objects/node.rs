@@ -8,6 +8,7 @@ use common::{
     meta::{Annotations, Meta, Owners},
     object::{Object, Resource},
     taints::{NO_EXECUTE, Taint},
+    wire::{Message, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -155,6 +156,7 @@ impl Node {
 impl Object for Node {
     const RESOURCE: Resource = NODES;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::NODE);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -197,6 +199,7 @@ impl Lease {
 impl Object for Lease {
     const RESOURCE: Resource = LEASES;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::LEASE);
 
     fn meta(&self) -> &Meta {
         &self.metadata

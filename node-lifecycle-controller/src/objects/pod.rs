@@ -9,6 +9,7 @@ use common::{
     pods::{PODS, Phase},
     store::{Index, IndexValue},
     taints::Tolerations,
+    wire::{Message, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -81,6 +82,7 @@ pub struct CachedPod {
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByNode, TerminatingByNode);
+    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
 
     fn meta(&self) -> &Meta {
         &self.meta

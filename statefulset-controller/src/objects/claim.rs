@@ -8,6 +8,7 @@ use common::{
     meta::{Annotations, Meta},
     object::{Object, Resource},
     quantity::Quantity,
+    wire::{Message, messages},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,6 +31,7 @@ pub struct Claim {
 impl Object for Claim {
     const RESOURCE: Resource = CLAIMS;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::PERSISTENT_VOLUME_CLAIM);
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -4,12 +4,14 @@ use std::{borrow::Cow, ops::Deref};
 
 use common::{
     conditions::seconds,
+    head::Head,
     intern::Text,
     json::Str,
     meta::{Annotations, Meta},
     object::{Object, Resource},
     pods::{PODS, Phase, Pod, Readiness, Spec, Status},
     store::{ByController, OrphansByNamespace},
+    wire::{Message, messages},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
@@ -86,6 +88,9 @@ impl CachedPod {
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
+    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller().is_none_or(|kind| kind == STATEFUL_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
@@ -94,10 +99,6 @@ impl Object for CachedPod {
     fn trim(&mut self) {
         self.pod.meta.annotations = Annotations::default();
         self.pod.meta.finalizers = Box::default();
-    }
-
-    fn keep(&self) -> bool {
-        self.pod.meta.controller().is_none_or(|owner| owner.kind == STATEFUL_SETS.kind)
     }
 }
 

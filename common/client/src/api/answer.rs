@@ -7,13 +7,14 @@ use http::{Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 
-use super::{Error, MAX_RETRY_AFTER, Status};
+use super::{Error, Format, MAX_RETRY_AFTER, Status};
 
 /// An answer, read to its end.
 pub(super) struct Answer {
     status: StatusCode,
     /// When to come back, where the server has not carried the request out.
     retry_after: Option<Duration>,
+    format: Format,
     pub(super) body: Bytes,
 }
 
@@ -21,9 +22,10 @@ impl Answer {
     /// Reads a response to its end, which must come within `limit` bytes.
     ///
     /// # Errors
-    /// [`Error::Lost`] when the connection breaks on the way, or there is more.
+    /// [`Error::Lost`] when the connection breaks on the way, there is more, or it is compressed.
     pub(super) async fn read(response: Response<Body>, limit: usize) -> Result<Self, Error> {
         let (parts, body) = response.into_parts();
+        let format = Format::of(&parts.headers)?;
         let body = Limited::new(body, limit).collect().await.map_err(|e| {
             let too_long = e.is::<LengthLimitError>();
             Error::Lost(if too_long {
@@ -40,14 +42,14 @@ impl Answer {
             .and_then(|v| v.trim().parse().ok())
             .map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
             .filter(|_| matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE));
-        Ok(Self { status: parts.status, retry_after, body })
+        Ok(Self { status: parts.status, retry_after, format, body })
     }
 
-    /// The body of a success; anything else is an error.
-    pub(super) fn into_result(self) -> Result<Bytes, Error> {
+    /// The body of a success and its format; anything else is an error.
+    pub(super) fn into_result(self) -> Result<(Format, Bytes), Error> {
         if self.status.is_success() {
-            return Ok(self.body);
+            return Ok((self.format, self.body));
         }
-        Err(Error::Status(Box::new(Status::read(self.status.as_u16(), &self.body, self.retry_after))))
+        Err(Error::Status(Box::new(Status::read(self.status.as_u16(), self.format, &self.body, self.retry_after))))
     }
 }

@@ -5,7 +5,11 @@ use std::{io, time::Duration};
 use hyper_util::client::legacy;
 use serde::Deserialize;
 
-use crate::client;
+use super::Format;
+use crate::{
+    client,
+    wire::{self, Envelope, messages},
+};
 
 /// Beginnings of the messages of internal errors (code 500) that the server returns before it writes anything: it cannot call an
 /// admission webhook, or it cannot evaluate a quota in time.
@@ -77,8 +81,12 @@ pub struct Cause {
 }
 
 impl Status {
-    pub(super) fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
-        let mut status: Self = serde_json::from_slice(body).unwrap_or_default();
+    /// Reads the body of an answer with that code.
+    pub(super) fn read(code: u16, format: Format, body: &[u8], retry_after: Option<Duration>) -> Self {
+        let mut status = match format {
+            Format::Json => serde_json::from_slice(body).unwrap_or_default(),
+            Format::Protobuf => Envelope::read(body).map(Self::of_message).unwrap_or_default(),
+        };
         status.code = code;
         status.retry_after = retry_after;
         if status.message.is_empty() {
@@ -86,6 +94,15 @@ impl Status {
             status.message = format!("the server answered {code}: {}", text.trim());
         }
         status
+    }
+
+    /// Reads a protobuf message; one that cannot be read says nothing.
+    pub(crate) fn of_message(message: Envelope<'_>) -> Self {
+        if message.kind == "Status" {
+            wire::read(&messages::STATUS, message.object).unwrap_or_default()
+        } else {
+            Self::default()
+        }
     }
 
     /// Whether it has a cause of that reason.
@@ -219,7 +236,7 @@ mod tests {
     use super::*;
 
     fn status(code: u16, body: &str) -> Error {
-        Error::Status(Box::new(Status::read(code, body.as_bytes(), None)))
+        Error::Status(Box::new(Status::read(code, Format::Json, body.as_bytes(), None)))
     }
 
     #[test]

@@ -1,59 +1,89 @@
-//! The lines of a watch.
+//! The frames of a watch: lines of JSON, or protobuf messages with their length in front.
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use http::{HeaderMap, Response, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 
 use super::Error;
 
-/// The longest line accepted. An object is at most a few MB in any server.
-const MAX_LINE: usize = 32 << 20;
+/// The longest frame accepted. An object is at most a few MB in any server.
+const MAX_FRAME: usize = 32 << 20;
+/// The bytes in front of a protobuf message that say how long it is, the highest first.
+const LENGTH: usize = 4;
 
-/// Splits a response body into lines.
+/// How an answer is encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// JSON.
+    #[default]
+    Json,
+    /// Kubernetes' protobuf encoding.
+    Protobuf,
+}
+
+impl Format {
+    /// The format of an answer with these headers.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if it is compressed, which this client never asks for.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Error> {
+        let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
+        match header(header::CONTENT_ENCODING) {
+            "" | "identity" => {}
+            encoding => return Err(Error::Lost(format!("the answer is compressed with {encoding:?}, unasked"))),
+        }
+        let media_type = header(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+        let is_protobuf = media_type.eq_ignore_ascii_case("application/vnd.kubernetes.protobuf");
+        Ok(if is_protobuf { Self::Protobuf } else { Self::Json })
+    }
+}
+
+/// Splits the body of a watch into frames.
 #[derive(Debug)]
-pub struct Lines {
+pub struct Frames {
     body: Body,
+    format: Format,
     buffer: BytesMut,
     /// How much of the buffer is known to hold no line end.
     scanned: usize,
     ended: bool,
 }
 
-impl Lines {
-    pub(super) fn new(body: Body) -> Self {
-        Self { body, buffer: BytesMut::new(), scanned: 0, ended: false }
+impl Frames {
+    pub(super) fn new(response: Response<Body>) -> Result<Self, Error> {
+        let (parts, body) = response.into_parts();
+        let format = Format::of(&parts.headers)?;
+        Ok(Self { body, format, buffer: BytesMut::new(), scanned: 0, ended: false })
     }
 
-    /// Whether the last thing that came was no whole line.
-    pub fn in_a_line(&self) -> bool {
+    /// How the frames are encoded.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether the last thing that came was no whole frame.
+    pub fn in_a_frame(&self) -> bool {
         !self.buffer.is_empty()
     }
 
-    /// The next line, without its end; `None` when the server has closed the stream. Safe to cancel.
+    /// The next frame, without its end or length; `None` when the server has closed the stream. Safe to cancel.
     ///
     /// # Errors
-    /// [`Error::Lost`] when the connection breaks, a line is too long, or the stream ends in the middle of one.
+    /// [`Error::Lost`] when the connection breaks, a frame is too long, or the stream ends in the middle of one.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
-                let line = self.buffer.split_to(self.scanned + at).freeze();
-                self.buffer.advance(1);
-                self.scanned = 0;
-                if line.is_empty() {
-                    continue;
-                }
-                return Ok(Some(line));
+            let frame = match self.format {
+                Format::Json => self.line()?,
+                Format::Protobuf => self.message()?,
+            };
+            if frame.is_some() {
+                return Ok(frame);
             }
-            self.scanned = self.buffer.len();
             if self.ended {
-                return if self.buffer.is_empty() {
-                    Ok(None)
-                } else {
-                    Err(Error::Lost(format!("the stream ended in the middle of a line of {} bytes", self.buffer.len())))
-                };
-            }
-            if self.buffer.len() > MAX_LINE {
-                return Err(Error::Lost(format!("a line is longer than {MAX_LINE} bytes")));
+                let left = self.buffer.len();
+                let broken = || Error::Lost(format!("the stream ended in the middle of a frame, after {left} bytes"));
+                return if left == 0 { Ok(None) } else { Err(broken()) };
             }
             let frame = self.body.frame().await.transpose();
             match frame.map_err(|e| Error::Lost(format!("the stream broke off: {e}")))? {
@@ -62,41 +92,103 @@ impl Lines {
             }
         }
     }
+
+    /// The next line that is not empty, if the buffer has one.
+    fn line(&mut self) -> Result<Option<Bytes>, Error> {
+        while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
+            let line = self.buffer.split_to(self.scanned + at).freeze();
+            self.buffer.advance(1);
+            self.scanned = 0;
+            if !line.is_empty() {
+                return Ok(Some(line));
+            }
+        }
+        self.scanned = self.buffer.len();
+        if self.buffer.len() > MAX_FRAME {
+            return Err(Error::Lost(format!("a line is longer than {MAX_FRAME} bytes")));
+        }
+        Ok(None)
+    }
+
+    /// The next message, if the buffer has all of it.
+    fn message(&mut self) -> Result<Option<Bytes>, Error> {
+        let Some(length) = self.buffer.first_chunk::<LENGTH>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        if length > MAX_FRAME {
+            return Err(Error::Lost(format!("a frame of {length} bytes is longer than {MAX_FRAME}")));
+        }
+        if self.buffer.len() < LENGTH + length {
+            self.buffer.reserve(LENGTH + length - self.buffer.len());
+            return Ok(None);
+        }
+        self.buffer.advance(LENGTH);
+        Ok(Some(self.buffer.split_to(length).freeze()))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    async fn read(text: &'static str) -> (Vec<Bytes>, Option<Error>) {
-        let mut lines = Lines::new(Body::from(text.as_bytes().to_vec()));
+    fn response(content_type: &str, body: &[u8]) -> Response<Body> {
+        Response::builder().header("content-type", content_type).body(Body::from(body.to_vec())).unwrap()
+    }
+
+    async fn read(content_type: &str, body: &[u8]) -> (Vec<Bytes>, Option<Error>) {
+        let mut frames = Frames::new(response(content_type, body)).unwrap();
         let mut got = Vec::new();
         loop {
-            match lines.next().await {
-                Ok(Some(line)) => got.push(line),
+            match frames.next().await {
+                Ok(Some(frame)) => got.push(frame),
                 Ok(None) => {
-                    assert!(!lines.in_a_line());
+                    assert!(!frames.in_a_frame());
                     return (got, None);
                 }
                 Err(e) => {
-                    assert!(lines.in_a_line());
+                    assert!(frames.in_a_frame());
                     return (got, Some(e));
                 }
             }
         }
     }
 
+    const JSON: &str = "application/json";
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
     #[tokio::test]
     async fn lines_come_whole_and_empty_ones_are_skipped() {
-        let (lines, error) = read("{\"a\":1}\n\n{\"b\":2}\n").await;
+        let (lines, error) = read(JSON, b"{\"a\":1}\n\n{\"b\":2}\n").await;
         assert_eq!(lines, [&b"{\"a\":1}"[..], &b"{\"b\":2}"[..]]);
         assert!(error.is_none());
     }
 
     #[tokio::test]
     async fn half_a_line_at_the_end_is_an_error() {
-        let (lines, error) = read("{\"a\":1}\n{\"b\"").await;
+        let (lines, error) = read(JSON, b"{\"a\":1}\n{\"b\"").await;
         assert_eq!(lines.len(), 1);
         assert!(matches!(error, Some(Error::Lost(_))));
+    }
+
+    #[tokio::test]
+    async fn messages_come_whole_whatever_bytes_they_have() {
+        let (frames, error) = read(PROTOBUF, b"\0\0\0\x03a\nb\0\0\0\0\0\0\0\x01c").await;
+        assert_eq!(frames, [&b"a\nb"[..], &b""[..], &b"c"[..]]);
+        assert!(error.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_truncated_message_and_an_overlong_one_are_errors() {
+        for body in [&b"\0\0\0\x01a\0\0\0\x09bc"[..], b"\0\0\0\x01a\0\0", b"\0\0\0\x01a\xff\xff\xff\xffbc"] {
+            let (frames, error) = read(PROTOBUF, body).await;
+            assert_eq!(frames, [&b"a"[..]]);
+            assert!(matches!(error, Some(Error::Lost(_))), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_compressed_answer_is_refused() {
+        let mut compressed = response(PROTOBUF, b"");
+        compressed.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+        assert!(matches!(Frames::new(compressed), Err(Error::Lost(_))));
     }
 }

@@ -25,9 +25,10 @@ use tokio::{sync::Notify, task::JoinHandle};
 use super::{
     Cached, Config, Head, Sink, SinkInformer,
     frames::{self, Page},
+    reflect::accept,
 };
 use crate::{
-    api::{Api, escape},
+    api::{Api, Call, escape},
     batch,
     client::user_agent,
     clock::{Clock, Instant},
@@ -267,8 +268,9 @@ impl<S: StoreSink> Shared<S> {
     /// upstream's role for DaemonSets has no right to get Pods.
     async fn read(api: &Api, key: &Key) -> Result<Page<S::Object>, String> {
         let query = format!("fieldSelector={}", escape(&format!("metadata.name={}", key.name)));
-        let body = api.list(S::Object::RESOURCE, &key.namespace, &query).await.map_err(|error| error.to_string())?;
-        frames::read_page::<S::Object>(&body)
+        let call = Call::list(S::Object::RESOURCE, &key.namespace, &query, accept::<S::Object>(api));
+        let (format, body) = api.call_for(call).await.map_err(|error| error.to_string())?;
+        frames::read_page::<S::Object>(format, &body)
     }
 
     /// Takes an object out of the cache. The version of the cache stays as it is.

@@ -1,4 +1,4 @@
-//! The lines of a watch and the pages of a list, read into projections.
+//! The frames of a watch and the pages of a list, in either format, read into projections.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -6,15 +6,16 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::{
-    api::Status,
+    api::{Format, Status},
+    head::Head,
+    json::each_item,
     meta::{Meta, Version},
-    object::{DecodeError, Object, decode, decode_meta},
+    object::{DecodeError, Encoded, Object},
     store::Entry,
+    wire::{self, Envelope, WatchEvent, messages},
 };
 
-use super::head::{Head, each};
-
-/// One line of a watch.
+/// One event of a watch.
 pub(super) enum Frame<'a, K> {
     /// An object as it is now.
     Put { entry: Entry<K>, added: bool },
@@ -39,36 +40,69 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
-/// Reads one line.
+/// Reads one frame.
 ///
 /// # Errors
-/// If the line is no watch event, or an object in it has not even metadata.
-pub(super) fn read<K: Object>(line: &[u8]) -> Result<Frame<'_, K>, String> {
-    let text = std::str::from_utf8(line).map_err(|e| format!("not UTF-8: {e}"))?;
-    let (kind, object) = match split(text) {
-        Some(parts) => parts,
-        None => {
-            let line: Line<'_> = serde_json::from_str(text).map_err(|e| format!("no watch event: {e}"))?;
-            (line.kind, line.object.get())
+/// If it is no watch event, or an object in it has not even metadata.
+pub(super) fn read<K: Object>(format: Format, frame: &[u8]) -> Result<Frame<'_, K>, String> {
+    match format {
+        Format::Json => {
+            let text = std::str::from_utf8(frame).map_err(|e| format!("not UTF-8: {e}"))?;
+            let (kind, object) = match split(text) {
+                Some(parts) => parts,
+                None => {
+                    let line: Line<'_> = serde_json::from_str(text).map_err(|e| format!("no watch event: {e}"))?;
+                    (line.kind, line.object.get())
+                }
+            };
+            match &*kind {
+                "ERROR" => Ok(Frame::Error(serde_json::from_str(object).unwrap_or_default())),
+                kind => event(kind, Encoded::Json(object)),
+            }
         }
-    };
-    match &*kind {
+        Format::Protobuf => match WatchEvent::read(frame).map_err(|e| format!("no watch event: {e}"))? {
+            WatchEvent { kind: "ERROR", object } => Ok(Frame::Error(Status::of_message(object))),
+            WatchEvent { kind, object } => event(kind, message::<K>(object)?),
+        },
+    }
+}
+
+/// Reads an event with an object.
+fn event<'a, K: Object>(kind: &str, object: Encoded<'a>) -> Result<Frame<'a, K>, String> {
+    match kind {
         "ADDED" | "MODIFIED" => {
             let added = kind == "ADDED";
-            match Head::of_foreign::<K>(object) {
+            match object.foreign_head::<K>() {
                 Some(head) => Ok(Frame::Foreign { head, added }),
                 None => Ok(Frame::Put { entry: entry(object)?, added }),
             }
         }
-        "DELETED" => Ok(Frame::Gone(decode_meta(object).map_err(|e| format!("no metadata: {e}"))?)),
+        "DELETED" => match object.foreign_head::<K>() {
+            Some(head) => Ok(Frame::Foreign { head, added: false }),
+            None => Ok(Frame::Gone(object.metadata().map_err(|e| format!("no metadata: {e}"))?)),
+        },
         "BOOKMARK" => {
-            let meta = decode_meta(object).map_err(|e| format!("no metadata: {e}"))?;
+            let meta: Meta = object.metadata().map_err(|e| format!("no metadata: {e}"))?;
             let initial_end = meta.annotations.get(INITIAL_EVENTS_END) == Some("true");
             Ok(Frame::Bookmark { version: meta.resource_version, initial_end })
         }
-        "ERROR" => Ok(Frame::Error(serde_json::from_str(object).unwrap_or_default())),
         other => Err(format!("unknown watch event type {other:?}")),
     }
+}
+
+/// The object in an envelope, which must be of the kind that is read: another one may fit by chance.
+fn message<K: Object>(envelope: Envelope<'_>) -> Result<Encoded<'_>, String> {
+    if is_of::<K>(envelope.kind) {
+        Ok(Encoded::Protobuf(envelope.object))
+    } else {
+        Err(format!("an object of kind {:?}", envelope.kind))
+    }
+}
+
+/// Whether `K` is read from objects of that kind.
+fn is_of<K: Object>(kind: &str) -> bool {
+    let is_any_kind = K::PROTOBUF.is_some_and(|message| std::ptr::eq(message, &raw const messages::OBJECT));
+    if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind }
 }
 
 /// Takes a line apart that looks as every server writes it, without looking through the object twice.
@@ -79,8 +113,8 @@ fn split(text: &str) -> Option<(Cow<'_, str>, &str)> {
     kind.bytes().all(|b| b.is_ascii_uppercase()).then_some((Cow::Borrowed(kind), object))
 }
 
-fn entry<K: Object>(json: &str) -> Result<Entry<K>, String> {
-    match decode::<K>(json) {
+fn entry<K: Object>(object: Encoded<'_>) -> Result<Entry<K>, String> {
+    match object.decode::<K>() {
         Ok(object) => Ok(Entry::Good(Arc::new(object))),
         Err(DecodeError::Malformed(bad)) => {
             tracing::warn!(resource = %K::RESOURCE, key = %bad.meta.key(), err = %bad.error, "Object cannot be read");
@@ -113,34 +147,69 @@ struct ListMeta {
 ///
 /// # Errors
 /// If it is no list, or an item has not even metadata.
-pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
+pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K>, String> {
     #[derive(Deserialize)]
     #[serde(expecting = "a list of objects", bound = "K: Object")]
     struct List<K> {
         #[serde(default)]
         metadata: ListMeta,
         #[serde(default, deserialize_with = "items")]
-        items: (Vec<Entry<K>>, usize),
+        items: Items<K>,
     }
 
-    let list =
-        List::deserialize(&mut serde_json::Deserializer::from_slice(json)).map_err(|e| format!("no list: {e}"))?;
-    let List { metadata: ListMeta { resource_version: version, next }, items: (items, foreign) } = list;
-    Ok(Page { version, next: next.unwrap_or_default(), items, foreign })
+    let no_list = |error: &dyn std::fmt::Display| format!("no list: {error}");
+    let (metadata, items) = match format {
+        Format::Json => {
+            let list = List::deserialize(&mut serde_json::Deserializer::from_slice(body)).map_err(|e| no_list(&e))?;
+            (list.metadata, list.items)
+        }
+        Format::Protobuf => {
+            let mut list = wire::List::read(body).map_err(|e| no_list(&e))?;
+            if !list.kind.strip_suffix("List").is_some_and(is_of::<K>) {
+                return Err(format!("no list of {}, but {:?}", K::RESOURCE, list.kind));
+            }
+            let metadata = wire::read(&messages::LIST_META, list.metadata).map_err(|e| no_list(&e))?;
+            let mut items = Items::default();
+            while let Some(item) = list.next_item().map_err(|e| no_list(&e))? {
+                items.add(Encoded::Protobuf(item))?;
+            }
+            (metadata, items)
+        }
+    };
+    let ListMeta { resource_version: version, next } = metadata;
+    Ok(Page { version, next: next.unwrap_or_default(), items: items.concerning, foreign: items.foreign })
 }
 
-/// The objects among the items of a list that may concern this controller, and how many others there are.
-fn items<'de, K: Object, D: Deserializer<'de>>(deserializer: D) -> Result<(Vec<Entry<K>>, usize), D::Error> {
-    let (mut items, mut foreign) = (Vec::new(), 0);
-    each(deserializer, |item: &'de RawValue| {
-        if Head::of_foreign::<K>(item.get()).is_some() {
-            foreign += 1;
+/// The items of a list.
+struct Items<K> {
+    /// Those that may concern this controller.
+    concerning: Vec<Entry<K>>,
+    /// How many others there are.
+    foreign: usize,
+}
+
+impl<K> Default for Items<K> {
+    fn default() -> Self {
+        Self { concerning: Vec::new(), foreign: 0 }
+    }
+}
+
+impl<K: Object> Items<K> {
+    fn add(&mut self, item: Encoded<'_>) -> Result<(), String> {
+        if item.foreign_head::<K>().is_some() {
+            self.foreign += 1;
         } else {
-            items.push(entry(item.get())?);
+            self.concerning.push(entry(item)?);
         }
         Ok(())
-    })?;
-    Ok((items, foreign))
+    }
+}
+
+/// Reads the items of a list in JSON.
+fn items<'de, K: Object, D: Deserializer<'de>>(deserializer: D) -> Result<Items<K>, D::Error> {
+    let mut items = Items::default();
+    each_item(deserializer, |item: &'de RawValue| items.add(Encoded::Json(item.get())))?;
+    Ok(items)
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 
 use crate::{
-    api::{Api, Call, Error, Lines, MAX_RETRY_AFTER, Status, escape},
+    api::{Api, Call, Error, Format, Frames, MAX_RETRY_AFTER, Status, escape},
     client::user_agent,
     clock::Instant,
     meta::Version,
     metrics::InformerMetrics,
-    object::{Object as _, Resource},
+    object::{Object, Resource},
     pace::Work,
     store::Origin,
 };
@@ -36,12 +36,28 @@ const CATCH_UP: Duration = Duration::from_millis(250);
 const WHOLE_WATCH: Duration = Duration::from_mins(11);
 /// How many lines are handled before other tasks get a turn.
 const TURN: u32 = 64;
-/// What asks for whole objects.
+/// What asks for whole objects as JSON.
 pub const JSON: &str = "application/json";
+/// What asks for whole objects as protobuf, and for JSON where a server has no other.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
 /// What asks for the metadata of an object only, or of a list; or else for whole objects, where a server knows
 /// nothing else. Upstream: client-go `metadata`, `defaultClientConfig`.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// The same, with protobuf first.
+const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const PROTOBUF_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// What asks for whole objects that are read as `K`.
+pub(super) fn accept<K: Object>(api: &Api) -> &'static str {
+    if prefers_protobuf::<K>(api) { PROTOBUF } else { JSON }
+}
+
+fn prefers_protobuf<K: Object>(api: &Api) -> bool {
+    K::PROTOBUF.is_some() && api.preferred_format() == Format::Protobuf
+}
 
 /// How a round ended, unless the server closed the watch, which is then resumed.
 enum End {
@@ -187,15 +203,23 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Reads a list, or a page of it.
-    async fn list(&mut self, query: &str) -> Result<Bytes, Error> {
-        let accept = if self.config.metadata_only { METADATA_LIST } else { JSON };
-        let answer = self.api.call(Call::list(self.resource, &self.config.namespace, query, accept)).await;
+    async fn list(&mut self, query: &str) -> Result<(Format, Bytes), Error> {
+        let accept = match self.config.metadata_only {
+            false => accept::<S::Object>(&self.api),
+            true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA_LIST,
+            true => METADATA_LIST,
+        };
+        let answer = self.api.call_for(Call::list(self.resource, &self.config.namespace, query, accept)).await;
         self.heeding(answer)
     }
 
     /// Opens a watch.
-    async fn watch(&mut self, query: &str) -> Result<Lines, Error> {
-        let accept = if self.config.metadata_only { METADATA } else { JSON };
+    async fn watch(&mut self, query: &str) -> Result<Frames, Error> {
+        let accept = match self.config.metadata_only {
+            false => accept::<S::Object>(&self.api),
+            true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA,
+            true => METADATA,
+        };
         let answer = self.api.watch(self.resource, &self.config.namespace, query, accept).await;
         self.heeding(answer)
     }
@@ -255,7 +279,7 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Applies the events of a watch until it ends.
-    async fn follow(&mut self, mut lines: Lines) -> Result<(), End> {
+    async fn follow(&mut self, mut lines: Frames) -> Result<(), End> {
         let opened = self.api.clock().instant();
         let (mut seen, mut is_new) = (0u32, true);
         self.shared.state.lock().watches += 1;
@@ -289,7 +313,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 // What broke is the connection, not our state: resume where we are. After a pause if that was in the middle of
                 // a line: it may be the line that breaks it.
-                Err(NoLine::Broken(error)) if seen > 0 && !lines.in_a_line() => {
+                Err(NoLine::Broken(error)) if seen > 0 && !lines.in_a_frame() => {
                     tracing::debug!(resource = %self.resource, err = error, "Watch broke off, resuming");
                     return Ok(());
                 }
@@ -300,7 +324,8 @@ impl<S: Sink> Reflector<S> {
             if seen.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
-            let frame = match frames::read::<S::Object>(&line) {
+            let format = lines.format();
+            let frame = match frames::read::<S::Object>(format, &line) {
                 Ok(Frame::Error(failure)) => return Err(self.refused(failure)),
                 Ok(frame) => frame,
                 Err(e) => return Err(End::Relist(format!("garbage on a watch: {e}"))),
@@ -310,16 +335,16 @@ impl<S: Sink> Reflector<S> {
                 self.complained = None;
                 self.shared.got_through();
             }
-            self.sample(&frame, &line);
+            self.sample(&frame, format, &line);
             self.handle(frame);
         }
     }
 
     /// Shows an object to the sampler, if there is one for this resource.
-    fn sample(&self, frame: &Frame<'_, S::Object>, line: &[u8]) {
+    fn sample(&self, frame: &Frame<'_, S::Object>, format: Format, line: &[u8]) {
         if let (Some(sampler), Frame::Put { entry, .. }) = (&self.config.sampler, frame) {
             let now = self.handled.map_or_else(|| self.api.clock().instant(), |(since, _)| since);
-            sampler.sample(self.resource, entry.meta().resource_version, line, now);
+            sampler.sample(self.resource, entry.meta().resource_version, format, line, now);
         }
     }
 
@@ -351,7 +376,12 @@ impl<S: Sink> Reflector<S> {
     /// The next line, within `silence`; meanwhile the cache is replayed when that is due.
     ///
     /// With `refreshable`, a request for a fresh cache ends the wait ([`NoLine::RefreshWanted`]).
-    async fn line(&mut self, lines: &mut Lines, silence: Duration, refreshable: bool) -> Result<Option<Bytes>, NoLine> {
+    async fn line(
+        &mut self,
+        lines: &mut Frames,
+        silence: Duration,
+        refreshable: bool,
+    ) -> Result<Option<Bytes>, NoLine> {
         // No timer is needed for a line that is there already.
         let is_refresh_wanted = refreshable && self.shared.refresh.borrow().number > self.met;
         if !is_refresh_wanted && let Some(line) = lines.next().now_or_never() {
@@ -378,7 +408,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Meets a request for a fresh cache: waits a moment for the watch to bring what is missing, and reads a full set if it
     /// does not.
-    async fn answer_refresh(&mut self, lines: &mut Lines) -> Result<(), End> {
+    async fn answer_refresh(&mut self, lines: &mut Frames) -> Result<(), End> {
         let Refresh { number, until } = *self.shared.refresh.borrow();
         if number <= self.met {
             return Ok(());
@@ -387,10 +417,10 @@ impl<S: Sink> Reflector<S> {
         let version = match until {
             Until::At(version) => version,
             Until::Newest => {
-                let body = self.list(&format!("limit=1{}", self.selectors())).await;
-                let body = body.map_err(|e| End::Relist(format!("list: {e}")))?;
+                let answer = self.list(&format!("limit=1{}", self.selectors())).await;
+                let (format, body) = answer.map_err(|e| End::Relist(format!("list: {e}")))?;
                 // A server that tells no version leaves but one way.
-                let page = frames::read_page::<S::Object>(&body).ok().filter(|page| page.version.is_known());
+                let page = frames::read_page::<S::Object>(format, &body).ok().filter(|page| page.version.is_known());
                 page.ok_or_else(|| relist_now("the server tells no version"))?.version
             }
         };
@@ -400,7 +430,7 @@ impl<S: Sink> Reflector<S> {
                 return Err(relist_now("the watch does not bring what must be seen"));
             };
             let line = line.ok().flatten();
-            match line.as_deref().map(frames::read::<S::Object>) {
+            match line.as_deref().map(|line| frames::read::<S::Object>(lines.format(), line)) {
                 None | Some(Err(_) | Ok(Frame::Error(_))) => return Err(relist_now("the watch ended")),
                 Some(Ok(frame)) => self.handle(frame),
             }

@@ -6,7 +6,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use crate::json::Str;
+use crate::{api::Format, json::Str, object::Encoded, wire::WatchEvent};
+
+/// The metadata of the object in a frame of a watch.
+pub(super) fn metadata(format: Format, frame: &[u8]) -> Option<Metadata<'_>> {
+    match format {
+        Format::Json => serde_json::from_slice(frame).ok().map(|line: WatchLine<'_>| line.object.metadata),
+        Format::Protobuf => Encoded::Protobuf(WatchEvent::read(frame).ok()?.object.object).metadata().ok(),
+    }
+}
 
 /// A line of a watch.
 #[derive(Deserialize)]

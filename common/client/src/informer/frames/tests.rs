@@ -74,16 +74,16 @@ fn field() -> impl Strategy<Value = &'static str> {
 proptest! {
     #[test]
     fn no_line_and_no_page_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..600, flip in 0usize..600) {
-        let _ = read::<Thing>(&bytes);
-        let _ = read_page::<Thing>(&bytes);
+        let _ = read::<Thing>(Format::Json, &bytes);
+        let _ = read_page::<Thing>(Format::Json, &bytes);
         let mut line = json!({"type": "ADDED", "object": thing("a")}).to_string().into_bytes();
         let mut page = json!({"metadata": {"resourceVersion": "9"}, "items": [thing("a")]}).to_string().into_bytes();
         for text in [&mut line, &mut page] {
             let at = flip % text.len();
             text[at] ^= 0x11;
             text.truncate(cut);
-            let _ = read::<Thing>(text);
-            let _ = read_page::<Thing>(text);
+            let _ = read::<Thing>(Format::Json, text);
+            let _ = read_page::<Thing>(Format::Json, text);
         }
     }
 
@@ -93,9 +93,9 @@ proptest! {
         let mut odd = thing("odd");
         *odd.pointer_mut(path).unwrap() = value;
         let line = json!({"type": "MODIFIED", "object": odd}).to_string();
-        let read_alone = read::<Thing>(line.as_bytes());
+        let read_alone = read::<Thing>(Format::Json, line.as_bytes());
         let page = json!({"metadata": {"resourceVersion": "9"}, "items": [thing("a"), odd, thing("b")]}).to_string();
-        let page = read_page::<Thing>(page.as_bytes());
+        let page = read_page::<Thing>(Format::Json, page.as_bytes());
         let is_readable = match &read_alone {
             Ok(Frame::Put { entry, .. }) => Some(matches!(entry, Entry::Good(_))),
             Ok(_) => None,
@@ -128,7 +128,7 @@ fn thousands_of_owners_labels_and_finalizers_are_read_once() {
         |n: usize| json!({"apiVersion": "v1", "kind": "Thing", "name": format!("o{n}"), "uid": format!("u{n}")});
     metadata["ownerReferences"] = (0..count).map(owner).collect();
     let line = json!({"type": "ADDED", "object": large}).to_string();
-    let Ok(Frame::Put { entry: Entry::Good(read), .. }) = read::<Thing>(line.as_bytes()) else {
+    let Ok(Frame::Put { entry: Entry::Good(read), .. }) = read::<Thing>(Format::Json, line.as_bytes()) else {
         panic!("it can be read");
     };
     assert_eq!((read.metadata.owners.len(), read.metadata.finalizers.len()), (count, count));
@@ -140,7 +140,7 @@ fn thousands_of_owners_labels_and_finalizers_are_read_once() {
 fn nesting_without_end_is_an_error_and_no_overflow() {
     let deep = format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000));
     let line = format!("{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{{\"name\":\"a\",\"labels\":{deep}}}}}}}");
-    assert!(read::<Thing>(line.as_bytes()).is_err());
+    assert!(read::<Thing>(Format::Json, line.as_bytes()).is_err());
     let page = format!("{{\"items\":[{deep}]}}");
-    assert!(read_page::<Thing>(page.as_bytes()).is_err());
+    assert!(read_page::<Thing>(Format::Json, page.as_bytes()).is_err());
 }

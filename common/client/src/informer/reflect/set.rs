@@ -74,7 +74,7 @@ impl<S: Sink> Reflector<S> {
             if bytes > self.config.longest {
                 return relist("a set without an end");
             }
-            match frames::read::<S::Object>(&line).map_err(End::Relist)? {
+            match frames::read::<S::Object>(lines.format(), &line).map_err(End::Relist)? {
                 Frame::Put { entry, added: true } => {
                     self.sink.include(&mut set, entry, origin);
                     objects += 1;
@@ -120,8 +120,8 @@ impl<S: Sink> Reflector<S> {
                 let _ = write!(query, "&continue={}", escape(&token));
             }
             query.push_str(&self.selectors());
-            let body = match self.list(&query).await {
-                Ok(body) => body,
+            let (format, body) = match self.list(&query).await {
+                Ok(answer) => answer,
                 // The version of the first page is no longer kept: one page for all.
                 Err(e) if e.is_gone() && !token.is_empty() => {
                     (set, objects, bytes) = (self.sink.begin(), 0, 0);
@@ -134,7 +134,7 @@ impl<S: Sink> Reflector<S> {
             if bytes > self.config.longest {
                 return Err(End::Relist("a set without an end".to_owned()));
             }
-            let page = frames::read_page::<S::Object>(&body).map_err(End::Relist)?;
+            let page = frames::read_page::<S::Object>(format, &body).map_err(End::Relist)?;
             objects += page.items.len();
             for entry in page.items {
                 self.sink.include(&mut set, entry, origin);

@@ -1,0 +1,334 @@
+//! Reads an encoded message through serde, as if it were the object's JSON.
+
+use std::fmt::{self, Write as _};
+
+use jiff::Timestamp;
+use serde::de::{
+    DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, SeqAccess, Visitor, value::BorrowedStrDeserializer,
+};
+
+use super::{
+    Error,
+    fields::{Datum, Fields, only},
+    schema::{Count, Field, Message, Shape, Zero},
+};
+
+/// One value and its type.
+#[derive(Clone, Copy)]
+pub(super) struct Value<'de> {
+    datum: Datum<'de>,
+    shape: Shape,
+    /// The field that has it, for errors.
+    name: &'static str,
+}
+
+impl<'de> Value<'de> {
+    /// A whole message.
+    pub(super) fn message(message: &'static Message, bytes: &'de [u8]) -> Self {
+        Self { datum: Datum::Bytes(bytes), shape: Shape::Object(message), name: message.name }
+    }
+
+    fn entries(
+        self,
+        message: &'static Message,
+        wanted: Option<&'static [&'static str]>,
+    ) -> Result<Entries<'de>, Error> {
+        Ok(Entries { rest: Fields(self.datum.bytes()?), message, wanted, parent: None, next: None })
+    }
+
+    /// The JSON in the field; `null` if it has none.
+    fn json(self) -> Result<&'de [u8], Error> {
+        let raw = only(self.datum.bytes()?, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
+        Ok(if raw.is_empty() { b"null" } else { raw })
+    }
+
+    /// Whether JSON has `null` in its place.
+    fn is_null(self) -> bool {
+        match self.shape {
+            Shape::Time | Shape::MicroTime => matches!(self.datum, Datum::Bytes([])),
+            Shape::Json => self.json().is_ok_and(|json| json == b"null"),
+            _ => false,
+        }
+    }
+
+    /// Whether the field reads as absent.
+    fn is_zero(self) -> bool {
+        matches!(self.datum, Datum::Varint(0) | Datum::Bytes([]))
+    }
+
+    fn visit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.shape {
+            Shape::Text => visitor.visit_borrowed_str(self.datum.text()?),
+            Shape::Bool => visitor.visit_bool(self.datum.number()? != 0),
+            Shape::Int => visitor.visit_i64(self.datum.number()?.cast_signed()),
+            Shape::Time | Shape::MicroTime if self.is_null() => visitor.visit_unit(),
+            Shape::Time | Shape::MicroTime => visitor.visit_str(Written::new(time(self.datum.bytes()?)?)?.as_str()),
+            Shape::Quantity => visitor.visit_borrowed_str(only(self.datum.bytes()?, 1)?.map_or(Ok(""), Datum::text)?),
+            Shape::IntOrString => {
+                let message = self.datum.bytes()?;
+                let is_text = only(message, 1)?.map_or(Ok(0), Datum::number)? == 1;
+                if is_text {
+                    visitor.visit_borrowed_str(only(message, 3)?.map_or(Ok(""), Datum::text)?)
+                } else {
+                    visitor.visit_i64(only(message, 2)?.map_or(Ok(0), Datum::number)?.cast_signed())
+                }
+            }
+            Shape::Json => {
+                let mut json = serde_json::Deserializer::from_slice(self.json()?);
+                let value = (&mut json).deserialize_any(visitor)?;
+                json.end()?;
+                Ok(value)
+            }
+            Shape::Object(message) => visitor.visit_map(self.entries(message, None)?),
+            Shape::Opaque => Err(Error::new(&format!("the messages do not say how {} is encoded", self.name))),
+        }
+    }
+}
+
+/// Seconds and nanoseconds, each in a field.
+fn time(message: &[u8]) -> Result<Timestamp, Error> {
+    let number = |at| only(message, at)?.map_or(Ok(0), |datum| datum.number().map(u64::cast_signed));
+    let nanoseconds = i32::try_from(number(2)?).map_err(|_| Error::new("a time with too many nanoseconds"))?;
+    Timestamp::new(number(1)?, nanoseconds).map_err(|error| Error::new(&error.to_string()))
+}
+
+/// A time as text, without an allocation.
+struct Written {
+    text: [u8; 40],
+    length: usize,
+}
+
+impl Written {
+    fn new(time: Timestamp) -> Result<Self, Error> {
+        let mut written = Self { text: [0; 40], length: 0 };
+        write!(written, "{time}").map_err(|_| Error::new("a time that takes too much room"))?;
+        Ok(written)
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.length]).unwrap_or_default()
+    }
+}
+
+impl fmt::Write for Written {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.length + text.len();
+        self.text.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+impl<'de> Deserializer<'de> for Value<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.visit(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
+        match self.shape {
+            // Only serde_json knows how to hand out JSON that is not taken apart.
+            Shape::Json => {
+                let mut json = serde_json::Deserializer::from_slice(self.json()?);
+                let value = (&mut json).deserialize_newtype_struct(name, visitor)?;
+                json.end()?;
+                Ok(value)
+            }
+            _ => visitor.visit_newtype_struct(self),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.shape {
+            Shape::Object(message) => visitor.visit_map(self.entries(message, Some(fields))?),
+            _ => self.visit(visitor),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_enum(self.datum.text()?.into_deserializer())
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map identifier
+    }
+}
+
+/// The fields of a message, as the entries of a JSON object.
+struct Entries<'de> {
+    rest: Fields<'de>,
+    message: &'static Message,
+    /// The names that the reader knows, if it says so: all others are passed over.
+    wanted: Option<&'static [&'static str]>,
+    /// What is left of the message that this one is inlined in.
+    parent: Option<(Fields<'de>, &'static Message)>,
+    next: Option<(&'static Field, Datum<'de>)>,
+}
+
+impl<'de> Entries<'de> {
+    /// The next field that the reader wants.
+    fn advance(&mut self) -> Result<Option<(&'static Field, Datum<'de>)>, Error> {
+        loop {
+            let Some((number, datum)) = self.rest.next()? else {
+                let Some((rest, message)) = self.parent.take() else { return Ok(None) };
+                (self.rest, self.message) = (rest, message);
+                continue;
+            };
+            let Some(field) = self.message.field(number) else { continue };
+            match field.shape {
+                Shape::Object(inlined) if field.name.is_empty() && self.parent.is_none() => {
+                    self.parent = Some((self.rest, self.message));
+                    (self.rest, self.message) = (Fields(datum.bytes()?), inlined);
+                    continue;
+                }
+                _ => {}
+            }
+            let value = Value { datum, shape: field.shape, name: field.name };
+            let is_absent = field.zero == Zero::Absent && value.is_zero();
+            if !is_absent && self.wanted.is_none_or(|wanted| wanted.contains(&field.name)) {
+                return Ok(Some((field, datum)));
+            }
+        }
+    }
+
+    /// The value of the next field, if it is that field again.
+    fn again(&mut self, field: &'static Field) -> Result<Option<Datum<'de>>, Error> {
+        let before = self.rest;
+        match self.rest.next()? {
+            Some((number, datum)) if number == field.number => Ok(Some(datum)),
+            _ => {
+                self.rest = before;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        self.next = self.advance()?;
+        match self.next {
+            Some((field, _)) => seed.deserialize(BorrowedStrDeserializer::new(field.name)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let Some((field, datum)) = self.next.take() else { return Err(Error::new("a value without its field")) };
+        match field.count {
+            Count::One => seed.deserialize(Value { datum, shape: field.shape, name: field.name }),
+            Count::Many | Count::Keyed => {
+                let mut items = Items { entries: self, field, first: Some(datum) };
+                let value = seed.deserialize(&mut items)?;
+                // What the reader has left unread.
+                while items.next()?.is_some() {}
+                Ok(value)
+            }
+        }
+    }
+}
+
+/// The values of a field that may have many: a list, or a map.
+struct Items<'a, 'de> {
+    entries: &'a mut Entries<'de>,
+    field: &'static Field,
+    first: Option<Datum<'de>>,
+}
+
+impl<'de> Items<'_, 'de> {
+    fn next(&mut self) -> Result<Option<Datum<'de>>, Error> {
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.entries.again(self.field),
+        }
+    }
+
+    fn value(&self, datum: Datum<'de>) -> Value<'de> {
+        Value { datum, shape: self.field.shape, name: self.field.name }
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Items<'_, 'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.field.count == Count::Many {
+            visitor.visit_seq(self)
+        } else {
+            visitor.visit_map(Pairs { items: self, value: None })
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct enum identifier
+    }
+}
+
+impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        match self.next()? {
+            Some(datum) => seed.deserialize(self.value(datum)).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The pairs of a map: each is a message of a key and a value.
+struct Pairs<'a, 'b, 'de> {
+    items: &'a mut Items<'b, 'de>,
+    value: Option<Datum<'de>>,
+}
+
+impl<'de> MapAccess<'de> for Pairs<'_, '_, 'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some(datum) = self.items.next()? else { return Ok(None) };
+        let pair = datum.bytes()?;
+        self.value = Some(only(pair, 2)?.unwrap_or(Datum::Bytes(b"")));
+        let key = only(pair, 1)?.map_or(Ok(""), Datum::text)?;
+        seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let Some(datum) = self.value.take() else { return Err(Error::new("a value without its key")) };
+        seed.deserialize(self.items.value(datum))
+    }
+}

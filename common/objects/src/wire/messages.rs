@@ -1,0 +1,15 @@
+//! The messages of Kubernetes 1.36 that projections read.
+//!
+//! Every field of a message stands here, also those that nobody reads: a field that is missing would look absent in every object.
+
+mod meta;
+mod network;
+mod node;
+mod pod;
+mod workload;
+
+pub use meta::{LIST_META, OBJECT, OBJECT_META, STATUS};
+pub use network::{ENDPOINT_SLICE, ENDPOINTS, SERVICE};
+pub use node::{LEASE, NODE};
+pub use pod::POD;
+pub use workload::{CONTROLLER_REVISION, JOB, PERSISTENT_VOLUME_CLAIM};
