@@ -115,7 +115,8 @@ impl Launch {
     }
 
     fn controlling(self, kubeconfig: &Path) -> Self {
-        self.argument(format!("--kubeconfig={}", kubeconfig.display()))
+        self.argument(format!("--kube-api-content-type={}", sandbox::loops::preferred_format().media_type()))
+            .argument(format!("--kubeconfig={}", kubeconfig.display()))
             .argument("--debug-address=127.0.0.1:0")
             .argument("--secure-port=0")
     }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
+    api::Format,
     app::{Assembly, Leadership, Parts, assemble},
     clock::Clock,
     gate::{Keeper, gate},
@@ -14,6 +15,12 @@ use common::{
 };
 
 use crate::Sandbox;
+
+/// The format in which loops under test list and watch: protobuf, or that of the environment variable `NONET_CONTENT_TYPE`.
+pub fn preferred_format() -> Format {
+    let chosen = std::env::var("NONET_CONTENT_TYPE").ok();
+    chosen.and_then(|media_type| Format::parse(&media_type)).unwrap_or(Format::Protobuf)
+}
 
 /// Loops that run as tasks of this process, all of one leader. Dropping them is a crash: nothing is finished or released.
 pub struct Loops {
@@ -48,7 +55,8 @@ impl Loops {
         let (keeper, writes) = (Arc::new(keeper), Writes::default());
         let leadership = Leadership::Caller { keeper: Arc::clone(&keeper), gate, writes: writes.clone() };
         let settings = Arc::new(settings);
-        let parts = Parts::new(client.clone(), clock.clone(), definitions);
+        let parts =
+            Parts { preferred_format: preferred_format(), ..Parts::new(client.clone(), clock.clone(), definitions) };
         let assembly = assemble(Parts { settings, leadership, accounts, ..parts });
         Self { keeper, writes, clock: clock.clone(), assembly }
     }

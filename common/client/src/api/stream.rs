@@ -23,6 +23,19 @@ pub enum Format {
 }
 
 impl Format {
+    /// The media type that asks for it.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    /// The format of that media type.
+    pub fn parse(media_type: &str) -> Option<Self> {
+        [Self::Json, Self::Protobuf].into_iter().find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
+    }
+
     /// The format of an answer with these headers.
     ///
     /// # Errors
@@ -34,8 +47,7 @@ impl Format {
             encoding => return Err(Error::Lost(format!("the answer is compressed with {encoding:?}, unasked"))),
         }
         let media_type = header(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
-        let is_protobuf = media_type.eq_ignore_ascii_case("application/vnd.kubernetes.protobuf");
-        Ok(if is_protobuf { Self::Protobuf } else { Self::Json })
+        Ok(Self::parse(media_type).unwrap_or_default())
     }
 }
 

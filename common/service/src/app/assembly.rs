@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{
-    api::{Api, Requests, Throttle},
+    api::{Api, Format, Requests, Throttle},
     client,
     clock::Clock,
     events::{Recorder, Sender, Source},
@@ -81,6 +81,8 @@ pub struct Parts {
     pub pace: Pace,
     /// Requests a second and at once, for each loop.
     pub rate: Option<(f64, u32)>,
+    /// The format of lists and watches, wherever a kind has it.
+    pub preferred_format: Format,
     /// The API server as metrics name it.
     pub host: String,
     /// Pause before each loop starts, before jitter.
@@ -109,6 +111,7 @@ impl Parts {
             standby_warm: true,
             pace: Pace::default(),
             rate: None,
+            preferred_format: Format::Protobuf,
             host: String::new(),
             start_interval: Duration::ZERO,
             component: loops.first().map_or("controller", |l| l.name),
@@ -173,6 +176,7 @@ pub fn assemble(parts: Parts) -> Assembly {
         Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name))
             .with_observer(Arc::<Requests>::clone(&requests))
             .with_pace(parts.pace.clone())
+            .with_preferred_format(parts.preferred_format)
     };
     let sender = (!shadow).then(|| Sender::start(api(&parts.client, parts.component, &gate), &parts.metrics));
     let recorder = |component, client| match &sender {

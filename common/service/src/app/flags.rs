@@ -16,6 +16,7 @@ use clap::{
 
 use super::{Definition, values};
 use crate::{
+    api::Format,
     client, duration,
     leader::{self, probation::Probation},
     logging,
@@ -36,6 +37,8 @@ pub struct Options {
     pub client: client::Options,
     /// Requests a second and at once, for each loop; no limit otherwise.
     pub rate: Option<(f64, u32)>,
+    /// The format of lists and watches, wherever a kind has it.
+    pub preferred_format: Format,
     /// Who stands for which Lease; without election this process always leads.
     pub election: Option<leader::Settings>,
     /// What is served.
@@ -153,6 +156,14 @@ fn command(definition: &Definition) -> Command {
                 "Requests at once that each controller may send, where --kube-api-qps is given",
             )
             .value_parser(value_parser!(i64)),
+            flag(
+                "kube-api-content-type",
+                "TYPE",
+                "Media type of lists and watches: application/vnd.kubernetes.protobuf or application/json. Objects of which \
+                 a part is passed on unread, custom resources and all writes are JSON in any case",
+            )
+            .default_value(Format::Protobuf.media_type())
+            .value_parser([Format::Protobuf, Format::Json].map(Format::media_type)),
         ])
         .next_help_heading("Controllers")
         .arg(
@@ -319,6 +330,7 @@ fn options(definition: &Definition, given: &Given<'_>, identity: impl FnOnce() -
             master: given.option("master").filter(|master: &String| !master.is_empty()),
         },
         rate: rate(given)?,
+        preferred_format: Format::parse(&given.get::<String>("kube-api-content-type")).unwrap_or_default(),
         election: is_candidate.then(|| election(definition, given, identity)).transpose()?,
         reviews: serving::reviews(given),
         metrics: counting::limits(given)?,

@@ -146,6 +146,7 @@ pub(super) async fn run(
         leadership: options.election.clone().map_or(Leadership::Always, Leadership::Lease),
         standby_warm: options.standby_warm,
         rate: options.rate,
+        preferred_format: options.preferred_format,
         pace,
         host: connections.host(),
         start_interval: options.start_interval,

@@ -30,8 +30,7 @@ use Kind::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, Version
 
 /// Each with upstream's default. Those a program has itself are taken out.
 const ACCEPTED: &[(&str, Kind)] = &[
-    // JSON is spoken, whatever is asked for; each controller has the credentials it is given.
-    ("kube-api-content-type", Text),
+    // Each controller has the credentials it is given.
     ("use-service-account-credentials", Switch(false)),
     ("emulated-version", Versions),
     ("min-compatibility-version", Versions),

@@ -312,12 +312,21 @@ fn what_is_counted_is_the_operators_choice() {
 }
 
 #[test]
+fn lists_and_watches_are_protobuf_unless_json_is_asked_for() {
+    assert_eq!(run(&[]).preferred_format, Format::Protobuf);
+    assert_eq!(
+        run(&["--kube-api-content-type=application/vnd.kubernetes.protobuf"]).preferred_format,
+        Format::Protobuf
+    );
+    assert_eq!(run(&["--kube-api-content-type=application/json"]).preferred_format, Format::Json);
+}
+
+#[test]
 fn what_has_no_effect_is_accepted_and_named_in_one_line() {
     assert!(run(&["--profiling", "--use-service-account-credentials=false"]).warnings.is_empty());
     let o = run(&["--contention-profiling"]);
     assert_eq!(o.warnings, ["flag --contention-profiling has no effect here"]);
     let o = run(&[
-        "--kube-api-content-type=application/json",
         "--use-service-account-credentials",
         "--emulated-version=kube=1.35,1.34",
         "--requestheader-allowed-names=a,b",
@@ -330,7 +339,7 @@ fn what_has_no_effect_is_accepted_and_named_in_one_line() {
     ]);
     assert_eq!(
         o.warnings,
-        ["flags --kube-api-content-type, --use-service-account-credentials, --emulated-version, \
+        ["flags --use-service-account-credentials, --emulated-version, \
           --requestheader-allowed-names, --log-text-info-buffer-size, --show-hidden-metrics-for-version, \
           --concurrent-job-syncs, --node-eviction-rate have no effect here"]
     );
