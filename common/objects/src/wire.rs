@@ -54,3 +54,6 @@ impl From<serde_json::Error> for Error {
 pub fn read<'de, T: Deserialize<'de>>(message: &'static Message, bytes: &'de [u8]) -> Result<T, Error> {
     T::deserialize(deserializer::Value::message(message, bytes))
 }
+
+#[cfg(test)]
+mod tests;

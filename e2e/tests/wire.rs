@@ -1,0 +1,227 @@
+//! Objects of a real API server, in JSON and in protobuf: every projection reads the same of both.
+//!
+//! `goldens/protobuf.jsonl` has the answers: lists and watches of the same objects in both formats, in one line each.
+
+use std::fmt::Debug;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use common::{
+    api::Format,
+    head::Head,
+    meta::Meta,
+    object::{Encoded, Object},
+    wire::{Envelope, List, WatchEvent},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// One recorded answer in both formats.
+struct Recorded {
+    what: String,
+    path: String,
+    json: Value,
+    protobuf: Vec<u8>,
+}
+
+fn recorded() -> Vec<Recorded> {
+    let lines = include_str!("../goldens/protobuf.jsonl").lines();
+    let read = |line: &str| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let text = |field: &str| line[field].as_str().unwrap().to_owned();
+        let (what, path) = (text("what"), text("path"));
+        let expected = if what == "watch" {
+            "application/vnd.kubernetes.protobuf;stream=watch"
+        } else {
+            "application/vnd.kubernetes.protobuf"
+        };
+        assert_eq!(line["content_type"], expected);
+        let protobuf = STANDARD.decode(line["protobuf"].as_str().unwrap()).unwrap();
+        Recorded { what, path, json: line["json"].take(), protobuf }
+    };
+    lines.map(read).collect()
+}
+
+/// The objects of one recorded list, each as JSON and as a protobuf message.
+fn objects(plural: &str) -> Vec<(String, Vec<u8>)> {
+    let list =
+        recorded().into_iter().find(|list| list.what == "list" && list.path.ends_with(&format!("/{plural}"))).unwrap();
+    let mut messages = List::read(&list.protobuf).unwrap();
+    let items = list.json["items"].as_array().unwrap();
+    let pairs: Vec<_> =
+        items.iter().map(|item| (item.to_string(), messages.next_item().unwrap().unwrap().to_vec())).collect();
+    assert!(messages.next_item().unwrap().is_none());
+    assert!(pairs.len() > 1, "{plural}");
+    pairs
+}
+
+fn same<K: Object + Debug>() {
+    assert!(K::PROTOBUF.is_some_and(|message| message.name.ends_with(&format!(".{}", K::RESOURCE.kind))));
+    for (json, message) in objects(K::RESOURCE.plural) {
+        let (text, bytes) = (Encoded::Json(&json), Encoded::Protobuf(&message));
+        let read = |object: Encoded<'_>| object.decode::<K>().unwrap_or_else(|error| panic!("{json}: {error:?}"));
+        assert_eq!(format!("{:#?}", read(bytes)), format!("{:#?}", read(text)), "{json}");
+        assert_eq!(format!("{:?}", bytes.foreign_head::<K>()), format!("{:?}", text.foreign_head::<K>()), "{json}");
+        assert_eq!(format!("{:?}", bytes.metadata::<Head<'_>>()), format!("{:?}", text.metadata::<Head<'_>>()));
+    }
+}
+
+#[test]
+fn each_projection_reads_the_same_of_both_formats() {
+    same::<cronjob_controller::objects::Job>();
+    same::<daemonset_controller::objects::CachedPod>();
+    same::<daemonset_controller::objects::ControllerRevision>();
+    same::<daemonset_controller::objects::Node>();
+    same::<deployment_controller::objects::Pod>();
+    same::<endpointslice_controller::objects::Endpoints>();
+    same::<endpointslice_controller::objects::Node>();
+    same::<endpointslice_controller::objects::Pod>();
+    same::<endpointslice_controller::objects::Service>();
+    same::<endpointslice_controller::objects::Slice>();
+    same::<job_controller::objects::CachedPod>();
+    same::<node_lifecycle_controller::objects::CachedPod>();
+    same::<node_lifecycle_controller::objects::Lease>();
+    same::<node_lifecycle_controller::objects::Node>();
+    same::<replicaset_controller::pod_cache::CachedPod>();
+    same::<statefulset_controller::objects::CachedPod>();
+    same::<statefulset_controller::objects::Claim>();
+    same::<statefulset_controller::objects::ControllerRevision>();
+}
+
+#[test]
+fn metadata_of_any_kind_read_the_same() {
+    for list in recorded().iter().filter(|list| matches!(&*list.what, "list" | "metadata")) {
+        let mut messages = List::read(&list.protobuf).unwrap();
+        assert_eq!(messages.kind, list.json["kind"]);
+        for item in list.json["items"].as_array().unwrap() {
+            let json = item.to_string();
+            let message = messages.next_item().unwrap().unwrap();
+            let read = |object: Encoded<'_>| object.metadata::<Meta>().unwrap();
+            assert_eq!(read(Encoded::Protobuf(message)), read(Encoded::Json(&json)), "{json}");
+        }
+    }
+}
+
+/// The frames of a recorded watch.
+fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut frames = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let (frame, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+        frames.push(frame);
+        bytes = rest;
+    }
+    assert!(bytes.is_empty());
+    frames
+}
+
+#[test]
+fn watches_bring_the_same_events() {
+    let mut seen = 0;
+    for watch in recorded().iter().filter(|watch| watch.what == "watch" && watch.json.is_array()) {
+        let frames = frames(&watch.protobuf);
+        let lines = watch.json.as_array().unwrap();
+        assert_eq!(frames.len(), lines.len());
+        for (frame, line) in frames.iter().zip(lines) {
+            let event = WatchEvent::read(frame).unwrap();
+            let json = line["object"].to_string();
+            assert_eq!(
+                (event.kind, event.object.kind),
+                (line["type"].as_str().unwrap(), line["object"]["kind"].as_str().unwrap())
+            );
+            let read = |object: Encoded<'_>| object.metadata::<Meta>().unwrap();
+            assert_eq!(read(Encoded::Protobuf(event.object.object)), read(Encoded::Json(&json)));
+            seen += 1;
+        }
+    }
+    assert!(seen > 5);
+}
+
+#[test]
+fn failures_are_envelopes_of_a_status() {
+    let failures: Vec<_> = recorded().into_iter().filter(|answer| answer.what == "status").collect();
+    assert!(!failures.is_empty());
+    for failure in failures {
+        assert_eq!(Envelope::read(&failure.protobuf).unwrap().kind, "Status");
+    }
+}
+
+/// An object with this controller, these finalizers and this phase.
+fn object(controller: Option<&str>, finalizer: Option<&str>, phase: &str) -> String {
+    let owners: Vec<Value> = controller
+        .map(|kind| json!({"apiVersion": "v1", "kind": kind, "name": "o", "uid": "u", "controller": true}))
+        .into_iter()
+        .collect();
+    let finalizers: Vec<&str> = finalizer.into_iter().collect();
+    let metadata = json!({"name": "p", "namespace": "n", "resourceVersion": "7", "ownerReferences": owners,
+        "finalizers": finalizers, "labels": {"controller-revision-hash": "x"}});
+    // Servers write metadata after kind and version.
+    format!(r#"{{"kind":"X","apiVersion":"v1","metadata":{metadata},"status":{{"phase":"{phase}"}},"data":{{}}}}"#)
+}
+
+/// An object that cannot concern a controller, as its head says, is never kept.
+fn agree<K: Object>(object: &str) {
+    let encoded = Encoded::Json(object);
+    let is_foreign = encoded.foreign_head::<K>().is_some();
+    let is_kept = encoded.decode::<K>().is_ok_and(|read| read.keep());
+    assert!(!(is_foreign && is_kept), "{}: {object}", std::any::type_name::<K>());
+}
+
+proptest! {
+    #[test]
+    fn what_cannot_concern_a_controller_is_never_kept(
+        controller in prop::sample::select(vec![None, Some("ReplicaSet"), Some("ReplicationController"), Some("StatefulSet"),
+            Some("DaemonSet"), Some("Job"), Some("CronJob"), Some("Node"), Some("")]),
+        finalizer in prop::sample::select(vec![None, Some("batch.kubernetes.io/job-tracking"), Some("foregroundDeletion")]),
+        phase in prop::sample::select(vec!["Pending", "Running", "Succeeded", "Failed", ""]),
+    ) {
+        let object = object(controller, finalizer, phase);
+        agree::<cronjob_controller::objects::Job>(&object);
+        agree::<daemonset_controller::objects::CachedPod>(&object);
+        agree::<daemonset_controller::objects::ControllerRevision>(&object);
+        agree::<deployment_controller::objects::Pod>(&object);
+        agree::<job_controller::objects::CachedPod>(&object);
+        agree::<replicaset_controller::pod_cache::CachedPod>(&object);
+        agree::<statefulset_controller::objects::CachedPod>(&object);
+        agree::<statefulset_controller::objects::ControllerRevision>(&object);
+    }
+}
+
+/// Reads bytes as whatever they may be.
+fn read_anyhow<K: Object>(bytes: &[u8]) {
+    let _ = Encoded::Protobuf(bytes).decode::<K>();
+    if let Ok(event) = WatchEvent::read(bytes) {
+        let _ = Encoded::Protobuf(event.object.object).decode::<K>();
+        let _ = Encoded::Protobuf(event.object.object).foreign_head::<K>();
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_objects_cost_no_panic(list in 0usize..9, cut in any::<prop::sample::Index>(), flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
+        let plurals = ["pods", "nodes", "leases", "services", "endpoints", "endpointslices", "controllerrevisions", "jobs", "persistentvolumeclaims"];
+        for (_, mut message) in objects(plurals[list]) {
+            for (at, bits) in &flips {
+                let at = at.index(message.len());
+                message[at] ^= bits;
+            }
+            message.truncate(cut.index(message.len() + 1));
+            read_anyhow::<cronjob_controller::objects::Job>(&message);
+            read_anyhow::<daemonset_controller::objects::CachedPod>(&message);
+            read_anyhow::<endpointslice_controller::objects::Endpoints>(&message);
+            read_anyhow::<endpointslice_controller::objects::Pod>(&message);
+            read_anyhow::<endpointslice_controller::objects::Service>(&message);
+            read_anyhow::<endpointslice_controller::objects::Slice>(&message);
+            read_anyhow::<job_controller::objects::CachedPod>(&message);
+            read_anyhow::<node_lifecycle_controller::objects::Lease>(&message);
+            read_anyhow::<node_lifecycle_controller::objects::Node>(&message);
+            read_anyhow::<statefulset_controller::objects::Claim>(&message);
+            read_anyhow::<statefulset_controller::objects::ControllerRevision>(&message);
+        }
+    }
+}
+
+#[test]
+fn the_media_types_are_those_that_the_server_names() {
+    assert_eq!(Format::parse("application/vnd.kubernetes.protobuf"), Some(Format::Protobuf));
+    assert_eq!(Format::parse("application/json"), Some(Format::Json));
+    assert_eq!(Format::parse("text/plain"), None);
+}
