@@ -37,15 +37,18 @@
 //! that [`Server::kubeconfig_for`] wrote; [`ADMIN`] where there is none. Faults, RBAC ([`Builder::rbac`]), writes and
 //! counters go by it.
 
+mod accept;
 mod access;
 mod audit;
 mod certificates;
 mod core;
 mod custom;
+mod damage;
 pub mod declared;
 mod decode;
 mod delete;
 mod discovery;
+mod encoding;
 mod faults;
 mod fields;
 mod gates;
@@ -62,11 +65,12 @@ mod openapi;
 pub mod owner_references;
 mod patch;
 pub mod protection;
-mod protobuf;
+pub mod protobuf;
 mod quota;
 mod raw;
 mod read;
 pub mod replica_sets;
+mod representation;
 mod request;
 mod resource;
 mod reviews;
@@ -140,6 +144,7 @@ impl Default for Builder {
     fn default() -> Self {
         let setup = Setup {
             keep_unknown_fields: false,
+            protobuf: true,
             managed_fields: false,
             rbac: false,
             owner_references: false,
@@ -162,6 +167,13 @@ impl Builder {
     #[must_use]
     pub fn keep_unknown_fields(mut self, keep: bool) -> Self {
         self.setup.keep_unknown_fields = keep;
+        self
+    }
+
+    /// Serves and accepts protobuf beside JSON, as it does by default; without it, it knows JSON and YAML only.
+    #[must_use]
+    pub fn protobuf(mut self, serve: bool) -> Self {
+        self.setup.protobuf = serve;
         self
     }
 
