@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{encoding::Format, faults::Action, representation::Representation, resource::Resource};
 
 const NO_LINE: &[u8] = b"\x00\xff this is not a watch event\n";
-/// A frame of the right length without a message: its first tag has a wire type that does not exist.
+/// A frame of the right length whose content is no message: its first tag does not end.
 const NO_MESSAGE: &[u8] = b"\x00\x00\x00\x04\xff\xff\xff\xff";
 /// The largest length, and a few of the bytes that it announces.
 const OVERLONG: &[u8] = b"\xff\xff\xff\xff\x0a\x05ADDED";

@@ -15,7 +15,8 @@
 //! # What it is
 //! One store and one router under two transports. [`Sandbox::client`] hands the router to a `kube::Client` as a service,
 //! which works under tokio's paused clock; [`Sandbox::serve`] puts it on a socket. Built-in kinds come from [`kinds`],
-//! custom ones from the `CustomResourceDefinition`s in the store. Time and randomness come from the [`Clock`] alone, so a
+//! custom ones from the `CustomResourceDefinition`s in the store. Answers and watches are in JSON, or in protobuf for clients
+//! that ask for it ([`protobuf`], [`Builder::protobuf`]). Time and randomness come from the [`Clock`] alone, so a
 //! run can be repeated from its seed.
 //!
 //! # What a test gets out of it
