@@ -441,14 +441,11 @@ fn respond(reply: ApiResult<Reply>, format: Format, plain: Format, warnings: &[S
 fn refusal(error: &ApiError, format: Format, warnings: &[String]) -> Response<ResponseBody> {
     let status = error.body();
     // The real server has refusals in YAML, too.
-    let encoded = match format {
-        Format::Protobuf => Format::Protobuf.object(&status).map(|body| (format.media_type(), body)),
-        Format::Json | Format::Yaml => Err(String::new()),
-    };
-    let (media, body) = match encoded {
+    let protobuf = if format == Format::Protobuf { format.object(&status).ok() } else { None };
+    let (media, body) = match protobuf {
         _ if error.plain => (TEXT, error.message.clone().into()),
-        Ok(encoded) => encoded,
-        Err(_) => (Format::Json.media_type(), json::body(&status)),
+        Some(body) => (format.media_type(), body),
+        None => (Format::Json.media_type(), json::body(&status)),
     };
     finish(error.status(), media, full(body), warnings, error.retry_after)
 }

@@ -133,25 +133,27 @@ impl Core {
             cut: false,
         };
         let table = &call.resource.table;
+        let mut initial = Vec::new();
         if options.initial {
-            let all = store.list(table, call.namespace.as_deref(), None, None).unwrap_or_default();
-            for (_, version) in all {
-                if watch.selection.matches(&watch.resource, &version) {
-                    let event = watch.representation.event(&call.resource, Change::Added, &version, self.now())?;
-                    watch.ready.push_back(event);
-                }
-            }
-            if options.bookmarks {
-                let bookmark = watch.bookmark_event(store.rv(), true)?;
-                watch.ready.push_back(bookmark);
-            }
+            initial = store.list(table, call.namespace.as_deref(), None, None).unwrap_or_default();
         } else if let Some(version) = options.version {
             if let Err(Expired(oldest)) = store.reaches(table, version) {
                 watch.end_with(&ApiError::expired(format!("too old resource version: {version} ({oldest})")));
             }
             (watch.cursor, watch.reached) = (version, version);
         }
+        // Objects are encoded while others use the store.
         drop(store);
+        for (_, version) in initial {
+            if watch.selection.matches(&watch.resource, &version) {
+                let event = watch.representation.event(&call.resource, Change::Added, &version, self.now())?;
+                watch.ready.push_back(event);
+            }
+        }
+        if options.initial && options.bookmarks {
+            let bookmark = watch.bookmark_event(watch.cursor, true)?;
+            watch.ready.push_back(bookmark);
+        }
         if options.bookmarks {
             let next = now + self.clock.jitter(BOOKMARK_PERIOD, 0.2);
             let farewell = watch.deadline.checked_sub(FAREWELL).filter(|at| *at > now);
