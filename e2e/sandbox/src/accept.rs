@@ -73,7 +73,7 @@ impl<'a> Clause<'a> {
         })
     }
 
-    /// Whether the object is wanted as it is, without a transformation.
+    /// Whether no transformation is asked for.
     fn is_plain(&self) -> bool {
         self.name.is_empty() && self.group.is_empty() && self.version.is_empty()
     }
@@ -98,7 +98,7 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The `Accept` headers as one; nothing if there is no wish.
+/// The `Accept` headers joined into one; none if they are empty.
 fn accepted(headers: &HeaderMap) -> Option<String> {
     let values = headers.get_all(http::header::ACCEPT);
     let joined: Vec<&str> = values.iter().filter_map(|v| v.to_str().ok()).collect();
@@ -106,7 +106,7 @@ fn accepted(headers: &HeaderMap) -> Option<String> {
 }
 
 impl Accept {
-    /// The first of the client's wishes that can be met.
+    /// The first acceptable form and format that the endpoint serves; JSON if the client names none.
     pub(super) fn negotiate(headers: &HeaderMap, wants: Wants, protobuf: Protobuf) -> ApiResult<Self> {
         let Some(joined) = accepted(headers) else { return Ok(Self { form: Form::Object, format: Format::Json }) };
         let mut known = false;

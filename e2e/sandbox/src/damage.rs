@@ -1,4 +1,4 @@
-//! What a watch sends in place of an event when a fault damages it.
+//! Damaged watch events, for faults.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ const NO_MESSAGE: &[u8] = b"\x00\x00\x00\x04\xff\xff\xff\xff";
 /// The largest length, and a few of the bytes that it announces.
 const OVERLONG: &[u8] = b"\xff\xff\xff\xff\x0a\x05ADDED";
 
-/// The damaged event of an action; nothing if the action damages none.
+/// The bytes that an action sends in place of an event; none if it only ends the watch.
 pub(super) fn damaged(action: &Action, mut representation: Representation, resource: &Resource) -> Option<Bytes> {
     let object = json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {}});
     // The time matters to the ages in Tables only.

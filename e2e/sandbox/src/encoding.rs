@@ -1,6 +1,6 @@
 //! Objects as bytes, in the formats that clients ask for.
 //!
-//! An object is encoded once, within the watch event that announces it; answers and lists cut their part out of that event.
+//! An object is encoded once, within the watch event that announces it; answers and lists are slices of that event.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::{json, protobuf, raw};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
-    /// JSON, which is YAML, under the media type of YAML.
+    /// JSON under the media type of YAML, of which it is a subset.
     Yaml,
     Protobuf,
 }
@@ -88,7 +88,7 @@ pub(super) struct Encoded {
     event: Bytes,
     /// The part of the event that is the object.
     object: Range<usize>,
-    /// The part of the event that belongs into a list: JSON behind `apiVersion` and `kind`, or the message without its envelope.
+    /// The part of the event that a list contains: the JSON after `apiVersion` and `kind`, or the message without its envelope.
     item: Range<usize>,
 }
 
@@ -112,7 +112,7 @@ impl Encoded {
         }
     }
 
-    /// As [`Encoded::new`], in JSON.
+    /// As [`Encoded::new`] in JSON, which cannot fail.
     pub(super) fn json(event: &str, object: &Value, raw: Option<&str>) -> Self {
         let mut line = Vec::with_capacity(1024);
         open_line(&mut line, event);
@@ -143,7 +143,7 @@ impl Encoded {
         &self.event[self.object.clone()]
     }
 
-    /// The part that belongs into a list of its kind; in JSON it follows a `{`.
+    /// The part that a list of its kind contains; in JSON, a `{` goes before it.
     pub(super) fn item(&self) -> &[u8] {
         &self.event[self.item.clone()]
     }
@@ -170,7 +170,7 @@ fn write_object(out: &mut Vec<u8>, value: &Value, raw: Option<&str>) -> usize {
     fields
 }
 
-/// The coordinates of a list.
+/// A list without its items.
 pub(super) struct ListHead<'a> {
     pub(super) api_version: &'a str,
     pub(super) kind: &'a str,
@@ -192,7 +192,9 @@ impl ListHead<'_> {
             if i > 0 {
                 out.push(b',');
             }
-            parts.iter().for_each(|part| out.extend_from_slice(part));
+            for part in parts {
+                out.extend_from_slice(part);
+            }
         }
         out.extend_from_slice(b"]}");
         out.into()

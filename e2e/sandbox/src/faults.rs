@@ -72,11 +72,17 @@ pub enum Action {
 
 impl Action {
     fn on_watch(&self) -> bool {
-        match self {
-            Self::CloseWatch | Self::CutWatch | Self::ExpireWatch => true,
-            Self::Garbage | Self::HalfLine | Self::OverlongFrame | Self::UnknownEventType | Self::WrongKind => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::CloseWatch
+                | Self::CutWatch
+                | Self::Garbage
+                | Self::HalfLine
+                | Self::OverlongFrame
+                | Self::UnknownEventType
+                | Self::WrongKind
+                | Self::ExpireWatch
+        )
     }
 }
 

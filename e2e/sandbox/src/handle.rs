@@ -36,9 +36,9 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub(super) enum Reply {
     /// An object of the API that has one form only.
     Object(StatusCode, Value),
-    /// What was encoded in the format of the answer.
+    /// An object or a list, encoded in the format of the answer.
     Encoded(StatusCode, Bytes),
-    /// A document that there is in JSON only.
+    /// A document that exists in JSON only.
     Json(StatusCode, Bytes),
     /// JSON with a media type of its own.
     Typed(&'static str, Bytes),

@@ -171,7 +171,7 @@ impl Builder {
         self
     }
 
-    /// Serves and accepts protobuf beside JSON, as it does by default; without it, it knows JSON and YAML only.
+    /// Serves and accepts protobuf, which is the default. A server without it knows JSON and YAML only.
     #[must_use]
     pub fn protobuf(mut self, serve: bool) -> Self {
         self.setup.protobuf = serve;

@@ -1,4 +1,4 @@
-//! The Kubernetes protobuf encoding: typed Go clients ask for it, and so do informers that want to save work.
+//! The Kubernetes protobuf encoding, which typed Go clients and informers ask for.
 //!
 //! Objects, lists and watches are written as kube-apiserver writes them, down to the order of the fields. Custom resources
 //! exist as JSON only; their metadata alone is served in protobuf, too. The field numbers are in `data/protobuf-1.36.txt`, one

@@ -46,7 +46,7 @@ impl Representation {
         Ok(Self { format: call.accept.format, form: call.accept.form, rows: Rows { include, now }, head: true })
     }
 
-    /// How much of a stored version all readers of this representation share; nothing if each needs its own object.
+    /// The part of a stored version whose encoding all readers share; none for Tables and converted objects.
     fn shared(&self, resource: &Resource) -> Option<Content> {
         match self.form {
             _ if resource.converts() => None,

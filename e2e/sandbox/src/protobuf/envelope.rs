@@ -1,4 +1,4 @@
-//! What surrounds a message: the envelope that names its kind, lists, and the frames of a watch.
+//! The envelope that names the kind of a message, lists of messages, and the frames of a watch.
 
 use serde_json::{Map, Value};
 
@@ -73,7 +73,7 @@ pub(crate) fn write_list<'a>(
 /// The frame of a watch event around an object in its envelope; the object is at the end of the frame.
 pub(crate) fn frame(event: &str, object: &[u8]) -> Vec<u8> {
     let mut extension = Vec::with_capacity(16);
-    // The head of the field alone: the object follows.
+    // The tag and the length of the field; the object follows.
     head(&mut extension, 1, object.len());
     let mut out = Vec::with_capacity(object.len() + 64);
     out.extend_from_slice(&[0; LENGTH]);

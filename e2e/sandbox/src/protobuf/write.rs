@@ -35,7 +35,9 @@ fn integer(out: &mut Vec<u8>, number: u64, value: i64) {
 pub(super) fn delimited(out: &mut Vec<u8>, number: u64, parts: &[&[u8]]) {
     varint(out, number << 3 | DELIMITED);
     varint(out, parts.iter().map(|part| part.len() as u64).sum());
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+    for part in parts {
+        out.extend_from_slice(part);
+    }
 }
 
 /// Writes a field whose content the function appends.
