@@ -272,7 +272,7 @@ mod tests {
         }
     }
 
-    /// Checks that `read` is `written`, apart from zero values that JSON leaves out and from what protobuf does not have.
+    /// Checks that `read` is `written`, apart from zero values that JSON leaves out and from nulls.
     fn check_same(path: &str, read: &Value, written: &Value) {
         match (read, written) {
             (Value::Object(read), Value::Object(written)) => {
@@ -346,7 +346,8 @@ mod tests {
             }
         });
         let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "crates.example.com"},
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "crates.example.com"},
             "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}
         });
         let read = parse(&write(&definition, None).unwrap().bytes).unwrap();
