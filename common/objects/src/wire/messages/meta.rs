@@ -62,7 +62,7 @@ pub static LIST_META: Message = Message {
         nonzero(1, "selfLink", Text),
         nonzero(2, "resourceVersion", Text),
         nonzero(3, "continue", Text),
-        nonzero(4, "remainingItemCount", Int),
+        optional(4, "remainingItemCount", Int),
         opaque(5, "shardInfo"),
     ],
 };
