@@ -30,6 +30,7 @@ const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) keep_unknown_fields: bool,
+    pub(super) protobuf: bool,
     pub(super) managed_fields: bool,
     pub(super) rbac: bool,
     pub(super) owner_references: bool,

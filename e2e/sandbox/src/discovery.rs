@@ -7,10 +7,10 @@ use http::{StatusCode, request::Parts, uri::Authority};
 use serde_json::{Map, Value, json};
 
 use super::{
+    accept::{Accept, Form, Protobuf, Wants},
     core::Core,
     handle::Reply,
     json, openapi,
-    request::{Accept, Form, Wants},
     resource::{Registry, Resource},
     status::{ApiError, ApiResult},
 };
@@ -54,7 +54,11 @@ pub(super) fn storage_hash(group: &str, version: &str, kind: &str) -> String {
 pub(super) fn reply(core: &Core, parts: &Parts, segments: &[String]) -> ApiResult<Reply> {
     let texts: Vec<&str> = segments.iter().map(String::as_str).collect();
     let registry = core.registry();
-    let aggregated = || Accept::negotiate(&parts.headers, Wants::Discovery).map(|a| a.form == Form::Discovery);
+    // The real server has these documents in protobuf, too; no client of the sandbox asks for them.
+    let aggregated = || {
+        let accept = Accept::negotiate(&parts.headers, Wants::Discovery, Protobuf::Unknown)?;
+        Ok::<_, ApiError>(accept.form == Form::Discovery)
+    };
     let ok = |value: &Value| Ok(Reply::Json(StatusCode::OK, json::body(value)));
     let silent = core.faults.silent_groups();
     match texts.as_slice() {

@@ -56,17 +56,33 @@ pub enum Action {
     CloseWatch,
     /// The watch breaks like a cut connection.
     CutWatch,
-    /// The watch sends a line that is not JSON, then ends.
+    /// The watch sends a line that is not JSON, or a frame that is no message, then ends.
     Garbage,
     /// The watch sends half of an event, then breaks.
     HalfLine,
+    /// The watch sends a frame whose length is the largest there is, then ends; in JSON, as [`Action::Garbage`].
+    OverlongFrame,
+    /// The watch sends an event of a type that does not exist, then ends.
+    UnknownEventType,
+    /// The watch sends an `ADDED` event with an object of another kind, then ends.
+    WrongKind,
     /// The watch sends an `ERROR` event with 410 Expired, then ends.
     ExpireWatch,
 }
 
 impl Action {
     fn on_watch(&self) -> bool {
-        matches!(self, Self::CloseWatch | Self::CutWatch | Self::Garbage | Self::HalfLine | Self::ExpireWatch)
+        matches!(
+            self,
+            Self::CloseWatch
+                | Self::CutWatch
+                | Self::Garbage
+                | Self::HalfLine
+                | Self::OverlongFrame
+                | Self::UnknownEventType
+                | Self::WrongKind
+                | Self::ExpireWatch
+        )
     }
 }
 

@@ -7,33 +7,38 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{
+    accept::{Accept, Protobuf, Wants},
     access::Attributes,
     core::Core,
     delete::Deleted,
     discovery,
+    encoding::Format,
     faults::{Action, Subject},
     json,
     names::quoted,
     object::meta,
-    protobuf, raw,
-    request::{Accept, Call, Form, Query, Wants, segments, verb},
+    protobuf,
+    representation::Representation,
+    request::{Call, Query, segments, verb},
     resource::Resource,
     reviews,
     status::{ApiError, ApiResult},
-    table::{Representation, served},
     transport::{ConnectionCut, ResponseBody, full, stream},
     watch::Watch,
     write::{Part, Written, author, subject},
 };
 
-const JSON: &str = "application/json";
 /// Bytes of a body that the server takes at most.
 const LARGEST_BODY: usize = 3 << 20;
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// An answer before it is put into HTTP.
 pub(super) enum Reply {
-    /// JSON.
+    /// An object of the API that has one form only.
+    Object(StatusCode, Value),
+    /// An object or a list, encoded in the format of the answer.
+    Encoded(StatusCode, Bytes),
+    /// A document that exists in JSON only.
     Json(StatusCode, Bytes),
     /// JSON with a media type of its own.
     Typed(&'static str, Bytes),
@@ -64,9 +69,12 @@ impl Core {
             return Err(ConnectionCut);
         }
         let (parts, body) = request.into_parts();
+        let protobuf = if self.setup.protobuf { Protobuf::All } else { Protobuf::Unknown };
+        let plain = Accept::plain_format(&parts.headers, protobuf);
+        let refuse = |error: &ApiError| Ok(refusal(error, plain, &[]));
         let identity = match self.impersonated(identity, &parts.headers) {
             Ok(identity) => identity,
-            Err(error) => return Ok(refusal(&error, &[])),
+            Err(error) => return refuse(&error),
         };
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let header = |name: header::HeaderName| {
@@ -74,35 +82,43 @@ impl Core {
         };
         let route = match self.route(parts.uri.path()) {
             Ok(route) => route,
-            Err(error) => return Ok(refusal(&error, &[])),
+            Err(error) => return refuse(&error),
         };
         let (resource, namespace, name, sub) = match route {
             Route::Other(segments) => {
                 let reply = discovery::reply(self, &parts, &segments);
-                return Ok(respond(reply, false, &[]));
+                return Ok(respond(reply, plain, plain, &[]));
             }
             Route::Review { group, plural, namespace } => {
                 self.requests.add(identity, "create", super::resource::qualify(&plural, &group));
                 let content = header(header::CONTENT_TYPE);
                 let media = content.split(';').next().unwrap_or_default().trim();
+                if let Some(error) = self.unknown_format(media) {
+                    return refuse(&error);
+                }
                 let (what, body) = ((&*group, &*plural), (media, &body));
                 let reply = reviews::reply(self, identity, &parts.method, what, namespace.as_deref(), body);
-                return Ok(respond(reply, false, &[]));
+                return Ok(respond(reply, plain, plain, &[]));
             }
             Route::Resource { resource, namespace, name, sub } => (resource, namespace, name, sub),
         };
         let watch = name.is_none() && query.flag("watch") == Some(true);
         let Some(verb) = verb(&parts.method, name.is_some(), watch) else {
-            return Ok(refusal(&ApiError::method_not_allowed(), &[]));
+            return refuse(&ApiError::method_not_allowed());
         };
         let wants = match verb {
             "watch" => Wants::Watch,
             "list" | "deletecollection" => Wants::List,
             _ => Wants::Object,
         };
-        let accept = match Accept::negotiate(&parts.headers, wants) {
+        // Custom resources exist as JSON only; the scale of one is an object of a built-in kind.
+        let protobuf = match protobuf {
+            Protobuf::All if resource.is_custom() && sub.as_deref() != Some("scale") => Protobuf::Metadata,
+            protobuf => protobuf,
+        };
+        let accept = match Accept::negotiate(&parts.headers, wants, protobuf) {
             Ok(accept) => accept,
-            Err(error) => return Ok(refusal(&error, &[])),
+            Err(error) => return refuse(&error),
         };
         let mut call = Call {
             resource,
@@ -121,7 +137,10 @@ impl Core {
         self.count(&call);
         if call.body.len() > LARGEST_BODY {
             let message = format!("Request entity too large: limit is {LARGEST_BODY}");
-            return Ok(refusal(&ApiError::new(413, "RequestEntityTooLarge", message), &[]));
+            return refuse(&ApiError::new(413, "RequestEntityTooLarge", message));
+        }
+        if let Some(error) = self.unknown_format(call.media()) {
+            return refuse(&error);
         }
         let fault = self.fault(&call);
         match &fault {
@@ -129,7 +148,7 @@ impl Core {
             Some(Action::Latency(time)) => tokio::time::sleep(*time).await,
             Some(action) => {
                 if let Some(error) = fault_error(action, &call) {
-                    return Ok(refusal(&error, &[]));
+                    return refuse(&error);
                 }
             }
             None => {}
@@ -155,7 +174,13 @@ impl Core {
         if let Some(Action::LateAnswer(by)) = fault {
             tokio::time::sleep(by).await;
         }
-        Ok(respond(result, call.accept.yaml, &call.warnings))
+        Ok(respond(result, call.accept.format, plain, &call.warnings))
+    }
+
+    /// The refusal of a body in protobuf by a server that does not know the format.
+    fn unknown_format(&self, media: &str) -> Option<ApiError> {
+        let unknown = !self.setup.protobuf && media == protobuf::MEDIA_TYPE;
+        unknown.then(|| ApiError::unknown_format("application/json, application/yaml"))
     }
 
     /// Whom the caller acts for: itself, unless it asks to be someone else and may.
@@ -291,10 +316,6 @@ impl Core {
         if let Some(version) = wait {
             self.await_version(call, &version).await?;
         }
-        let form = call.accept.form;
-        if form == Form::Protobuf && (call.verb != "get" || call.sub.is_some()) {
-            return Err(protobuf_unacceptable());
-        }
         if let Some(sub) = call.sub.clone()
             && sub != "status"
         {
@@ -305,74 +326,65 @@ impl Core {
         let written = |written: Written, status: StatusCode, call: &Call| {
             let body = match written {
                 Written::Stored(version) => representation.version(&call.resource, &version),
-                Written::Loose(object) => json::body(&representation.object(&call.resource, object)),
+                Written::Loose(object) => representation.object(&call.resource, object),
             };
-            Reply::Json(status, body)
+            Ok(Reply::Encoded(status, body?))
         };
         match call.verb {
             "get" => {
                 let found = self.get(call)?;
-                if form == Form::Protobuf {
-                    let kept = found.raw.as_deref().map(|text| (raw::FIELD, text));
-                    let object = served(&call.resource, &found);
-                    let body = protobuf::write(&object, kept).map_err(|_| protobuf_unacceptable())?;
-                    return Ok(Reply::Typed(protobuf::MEDIA_TYPE, body.into()));
-                }
-                Ok(Reply::Json(StatusCode::OK, representation.version(&call.resource, &found)))
+                Ok(Reply::Encoded(StatusCode::OK, representation.version(&call.resource, &found)?))
             }
             "list" => {
                 let page = self.list(call, fault)?;
                 let items: Vec<_> = page.items.iter().map(|v| &**v).collect();
-                let body = representation.list(&call.resource, page.metadata, &items);
-                Ok(Reply::Json(StatusCode::OK, body))
+                let body = representation.list(&call.resource, page.metadata, &items)?;
+                Ok(Reply::Encoded(StatusCode::OK, body))
             }
             "watch" => Ok(Reply::Watch(Box::new(self.watch(call)?))),
             "create" => {
                 let new = self.create(call)?;
-                Ok(written(new, StatusCode::CREATED, call))
+                written(new, StatusCode::CREATED, call)
             }
             "update" => {
                 let (new, created) = self.replace(call, part)?;
-                Ok(written(new, if created { StatusCode::CREATED } else { StatusCode::OK }, call))
+                written(new, if created { StatusCode::CREATED } else { StatusCode::OK }, call)
             }
             "patch" => {
                 let (new, created) = self.patch(call, part)?;
-                Ok(written(new, if created { StatusCode::CREATED } else { StatusCode::OK }, call))
+                written(new, if created { StatusCode::CREATED } else { StatusCode::OK }, call)
             }
             "delete" => {
                 let (deleted, whole) = self.delete(call)?;
-                Ok(Reply::Json(StatusCode::OK, deleted_body(&deleted, whole, call, &representation)))
+                deleted_reply(&deleted, whole, call, &representation)
             }
             "deletecollection" => {
                 let (rv, items) = self.delete_collection(call)?;
                 let mut metadata = serde_json::Map::new();
                 metadata.insert("resourceVersion".into(), rv.to_string().into());
                 let items: Vec<_> = items.iter().map(|v| &**v).collect();
-                Ok(Reply::Json(StatusCode::OK, representation.list(&call.resource, metadata, &items)))
+                Ok(Reply::Encoded(StatusCode::OK, representation.list(&call.resource, metadata, &items)?))
             }
             _ => Err(ApiError::method_not_allowed()),
         }
     }
 }
 
-/// The answer where this server has JSON only.
-fn protobuf_unacceptable() -> ApiError {
-    let message = "only the following media types are accepted: application/json, application/yaml";
-    ApiError::new(406, "NotAcceptable", message)
-}
-
-fn deleted_body(deleted: &Deleted, whole: bool, call: &Call, representation: &Representation) -> Bytes {
+fn deleted_reply(deleted: &Deleted, whole: bool, call: &Call, representation: &Representation) -> ApiResult<Reply> {
     let resource = &call.resource;
-    match deleted {
-        Deleted::Gone(version) | Deleted::Marked(version) if whole => representation.version(resource, version),
+    let body = match deleted {
+        Deleted::Gone(version) | Deleted::Marked(version) if whole => representation.version(resource, version)?,
         Deleted::Would(object) if whole => {
             let mut object = object.clone();
             resource.to_served(&mut object);
-            json::body(&representation.object(resource, object))
+            representation.object(resource, object)?
         }
-        Deleted::Gone(version) | Deleted::Marked(version) => json::body(&success(call, &version.value())),
-        Deleted::Would(object) => json::body(&success(call, object)),
-    }
+        Deleted::Gone(version) | Deleted::Marked(version) => {
+            return Ok(Reply::Object(StatusCode::OK, success(call, &version.value())));
+        }
+        Deleted::Would(object) => return Ok(Reply::Object(StatusCode::OK, success(call, object))),
+    };
+    Ok(Reply::Encoded(StatusCode::OK, body))
 }
 
 fn success(call: &Call, object: &Value) -> Value {
@@ -409,22 +421,33 @@ fn fault_error(action: &Action, call: &Call) -> Option<ApiError> {
     })
 }
 
-fn respond(reply: ApiResult<Reply>, yaml: bool, warnings: &[String]) -> Response<ResponseBody> {
-    let json_type = if yaml { "application/yaml" } else { JSON };
+/// Puts an answer into HTTP. `format` is the format of the answer, `plain` that of a refusal.
+fn respond(reply: ApiResult<Reply>, format: Format, plain: Format, warnings: &[String]) -> Response<ResponseBody> {
     let (status, media, body) = match reply {
-        Err(error) => return refusal(&error, warnings),
-        Ok(Reply::Json(status, body)) => (status, json_type, full(body)),
+        Err(error) => return refusal(&error, plain, warnings),
+        Ok(Reply::Object(status, object)) => match format.object(&object) {
+            Ok(body) => (status, format.media_type(), full(body)),
+            Err(why) => return refusal(&ApiError::internal(why), plain, warnings),
+        },
+        Ok(Reply::Encoded(status, body)) => (status, format.media_type(), full(body)),
+        Ok(Reply::Json(status, body)) => (status, Format::Json.media_type(), full(body)),
         Ok(Reply::Typed(media, body)) => (StatusCode::OK, media, full(body)),
         Ok(Reply::Text(status, text)) => (status, TEXT, full(text.into())),
-        Ok(Reply::Watch(watch)) => (StatusCode::OK, JSON, stream(*watch)),
+        Ok(Reply::Watch(watch)) => (StatusCode::OK, format.stream_media_type(), stream(*watch)),
     };
     finish(status, media, body, warnings, None)
 }
 
-fn refusal(error: &ApiError, warnings: &[String]) -> Response<ResponseBody> {
-    let (media, body) =
-        if error.plain { (TEXT, full(error.message.clone().into())) } else { (JSON, full(json::body(&error.body()))) };
-    finish(error.status(), media, body, warnings, error.retry_after)
+fn refusal(error: &ApiError, format: Format, warnings: &[String]) -> Response<ResponseBody> {
+    let status = error.body();
+    // The real server has refusals in YAML, too.
+    let protobuf = if format == Format::Protobuf { format.object(&status).ok() } else { None };
+    let (media, body) = match protobuf {
+        _ if error.plain => (TEXT, error.message.clone().into()),
+        Some(body) => (format.media_type(), body),
+        None => (Format::Json.media_type(), json::body(&status)),
+    };
+    finish(error.status(), media, full(body), warnings, error.retry_after)
 }
 
 fn finish(
@@ -451,6 +474,7 @@ fn finish(
 }
 
 /// The answer to a token that nobody was given.
-pub(super) fn unauthorized() -> Response<ResponseBody> {
-    refusal(&ApiError::new(401, "Unauthorized", "Unauthorized"), &[])
+pub(super) fn unauthorized(core: &Core, headers: &HeaderMap) -> Response<ResponseBody> {
+    let protobuf = if core.setup.protobuf { Protobuf::All } else { Protobuf::Unknown };
+    refusal(&ApiError::new(401, "Unauthorized", "Unauthorized"), Accept::plain_format(headers, protobuf), &[])
 }

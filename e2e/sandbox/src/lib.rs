@@ -15,7 +15,8 @@
 //! # What it is
 //! One store and one router under two transports. [`Sandbox::client`] hands the router to a `kube::Client` as a service,
 //! which works under tokio's paused clock; [`Sandbox::serve`] puts it on a socket. Built-in kinds come from [`kinds`],
-//! custom ones from the `CustomResourceDefinition`s in the store. Time and randomness come from the [`Clock`] alone, so a
+//! custom ones from the `CustomResourceDefinition`s in the store. Answers and watches are in JSON, or in protobuf for clients
+//! that ask for it ([`protobuf`], [`Builder::protobuf`]). Time and randomness come from the [`Clock`] alone, so a
 //! run can be repeated from its seed.
 //!
 //! # What a test gets out of it
@@ -37,15 +38,18 @@
 //! that [`Server::kubeconfig_for`] wrote; [`ADMIN`] where there is none. Faults, RBAC ([`Builder::rbac`]), writes and
 //! counters go by it.
 
+mod accept;
 mod access;
 mod audit;
 mod certificates;
 mod core;
 mod custom;
+mod damage;
 pub mod declared;
 mod decode;
 mod delete;
 mod discovery;
+mod encoding;
 mod faults;
 mod fields;
 mod gates;
@@ -62,11 +66,12 @@ mod openapi;
 pub mod owner_references;
 mod patch;
 pub mod protection;
-mod protobuf;
+pub mod protobuf;
 mod quota;
 mod raw;
 mod read;
 pub mod replica_sets;
+mod representation;
 mod request;
 mod resource;
 mod reviews;
@@ -140,6 +145,7 @@ impl Default for Builder {
     fn default() -> Self {
         let setup = Setup {
             keep_unknown_fields: false,
+            protobuf: true,
             managed_fields: false,
             rbac: false,
             owner_references: false,
@@ -162,6 +168,13 @@ impl Builder {
     #[must_use]
     pub fn keep_unknown_fields(mut self, keep: bool) -> Self {
         self.setup.keep_unknown_fields = keep;
+        self
+    }
+
+    /// Serves and accepts protobuf, which is the default. A server without it knows JSON and YAML only.
+    #[must_use]
+    pub fn protobuf(mut self, serve: bool) -> Self {
+        self.setup.protobuf = serve;
         self
     }
 

@@ -12,12 +12,12 @@ use super::{
     json,
     kinds::FieldError,
     names::{forbidden, quoted, unsupported},
+    representation::served,
     request::Call,
     resource::{Key, Resource},
     selector::LabelSelector,
     status::{ApiError, ApiResult},
     store::Version,
-    table::served,
 };
 
 /// How long a read waits for a version that is still to come.

@@ -1,12 +1,13 @@
-//! A request taken apart: path, query, options, and which representation is asked for.
+//! A request taken apart: path, query and options.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::Method;
 use serde_json::Value;
 
 use super::{
+    accept::Accept,
     kinds::FieldError,
     names::{forbidden, quoted, required, unsupported},
     resource::Resource,
@@ -77,99 +78,6 @@ impl Query {
             }),
         }
     }
-}
-
-/// How an object or a list is to be represented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// As it is.
-    Object,
-    /// As a table to print.
-    Table,
-    /// Metadata only.
-    Partial,
-    /// The aggregated discovery document.
-    Discovery,
-    /// The object in protobuf.
-    Protobuf,
-}
-
-/// What the client accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Accept {
-    pub(super) form: Form,
-    pub(super) yaml: bool,
-}
-
-impl Accept {
-    /// The first of the client's wishes that can be met. `is_list` tells lists (and watches) from objects.
-    pub(super) fn negotiate(headers: &HeaderMap, wants: Wants) -> ApiResult<Self> {
-        let values = headers.get_all(http::header::ACCEPT);
-        let joined: Vec<&str> = values.iter().filter_map(|v| v.to_str().ok()).collect();
-        let joined = joined.join(",");
-        if joined.trim().is_empty() {
-            return Ok(Self { form: Form::Object, yaml: false });
-        }
-        let (mut known, mut protobuf) = (false, false);
-        for clause in joined.split(',') {
-            let mut parts = clause.split(';').map(str::trim);
-            let media = parts.next().unwrap_or_default();
-            let yaml = match media {
-                "application/json" | "*/*" | "application/*" => false,
-                "application/yaml" => true,
-                "application/vnd.kubernetes.protobuf" => {
-                    known = true;
-                    protobuf |= parts.next().is_none();
-                    continue;
-                }
-                _ => continue,
-            };
-            known = true;
-            let (mut name, mut group, mut version) = ("", "", "");
-            for parameter in parts {
-                match parameter.split_once('=') {
-                    Some(("as", value)) => name = value,
-                    Some(("g", value)) => group = value,
-                    Some(("v", value)) => version = value,
-                    _ => {}
-                }
-            }
-            let meta = group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
-            let form = match (name, wants) {
-                ("", _) => Form::Object,
-                ("Table", Wants::Object | Wants::List | Wants::Watch) if meta => Form::Table,
-                ("PartialObjectMetadata", Wants::Object | Wants::Watch)
-                | ("PartialObjectMetadataList", Wants::List)
-                    if meta =>
-                {
-                    Form::Partial
-                }
-                ("APIGroupDiscoveryList", Wants::Discovery) if group == "apidiscovery.k8s.io" && version == "v2" => {
-                    Form::Discovery
-                }
-                _ => continue,
-            };
-            return Ok(Self { form, yaml });
-        }
-        if protobuf && wants == Wants::Object {
-            return Ok(Self { form: Form::Protobuf, yaml: false });
-        }
-        let message = if known {
-            "only the following media types are accepted: application/json, application/yaml".to_owned()
-        } else {
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/json;stream=watch".to_owned()
-        };
-        Err(ApiError::new(406, "NotAcceptable", message))
-    }
-}
-
-/// What kind of answer is negotiated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
-    Object,
-    List,
-    Watch,
-    Discovery,
 }
 
 /// What is done with fields that the server does not know.
@@ -339,26 +247,6 @@ pub(super) fn verb(method: &Method, named: bool, watch: bool) -> Option<&'static
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn accept(header: &str, wants: Wants) -> Result<Form, u16> {
-        let mut headers = HeaderMap::new();
-        headers.insert(http::header::ACCEPT, header.parse().unwrap());
-        Accept::negotiate(&headers, wants).map(|a| a.form).map_err(|e| e.code)
-    }
-
-    #[test]
-    fn the_first_wish_that_can_be_met_counts() {
-        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(accept(table, Wants::List), Ok(Form::Table));
-        assert_eq!(accept(table, Wants::Discovery), Ok(Form::Object));
-        assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json", Wants::Object), Ok(Form::Object));
-        assert_eq!(accept("application/vnd.kubernetes.protobuf", Wants::Object), Ok(Form::Protobuf));
-        assert_eq!(accept("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", Wants::Object), Err(406));
-        assert_eq!(accept("application/vnd.kubernetes.protobuf", Wants::List), Err(406));
-        assert_eq!(accept("*/*", Wants::Object), Ok(Form::Object));
-        assert_eq!(accept("text/html", Wants::Object), Err(406));
-        assert_eq!(accept("application/json;as=Table;v=v1;g=foo", Wants::List), Err(406));
-    }
 
     #[test]
     fn queries_are_decoded() {

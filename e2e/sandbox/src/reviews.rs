@@ -9,7 +9,6 @@ use super::{
     core::Core,
     decode::parse_media,
     handle::Reply,
-    json,
     object::{as_map, at, text},
     status::{ApiError, ApiResult},
 };
@@ -88,7 +87,7 @@ pub(super) fn reply(
         }
     };
     fields.insert("status".into(), status);
-    Ok(Reply::Json(StatusCode::CREATED, json::body(&review)))
+    Ok(Reply::Object(StatusCode::CREATED, review))
 }
 
 fn verdict(core: &Core, user: &User, spec: &Value) -> Value {

@@ -176,7 +176,7 @@ async fn answer(
     let identity = match (token, peer) {
         (Some(token), _) => match core.users.lock().get(token) {
             Some(user) => user.name.clone(),
-            None => return Ok(super::handle::unauthorized()),
+            None => return Ok(super::handle::unauthorized(core, request.headers())),
         },
         (None, Some(peer)) => peer.to_owned(),
         (None, None) => ADMIN.to_owned(),

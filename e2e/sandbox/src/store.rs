@@ -13,14 +13,14 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::{
-    json,
-    object::{meta, set_meta},
+    encoding::{Content, Encoded, Format},
+    object::{meta, partial, set_meta},
     raw,
     resource::Key,
     selector::labels_of,
 };
 
-/// How many of the newest events keep their objects parsed; older ones are parsed again when someone asks.
+/// How many of the newest events keep their objects parsed and in all formats; older ones are parsed again for each reader.
 const PARSED: usize = 1024;
 
 /// What happened to an object.
@@ -51,81 +51,76 @@ pub(super) struct Version {
     pub(super) rv: u64,
     pub(super) labels: BTreeMap<String, String>,
     change: Change,
-    /// `{"type":"...","object":{"apiVersion":...,"kind":...,...}}` and a line feed: what every plain watcher gets.
-    line: Bytes,
-    /// Where the object starts in `line`.
-    object: usize,
-    /// Where the fields behind `apiVersion` and `kind` start in `line`.
-    fields: usize,
+    json: Encoded,
     /// The text of the field whose bytes are kept, as it came.
     pub(super) raw: Option<Box<str>>,
-    parsed: Mutex<Option<Arc<Value>>>,
+    derived: Mutex<Derived>,
+}
+
+/// What is made from a version when a reader asks for it, once for all readers.
+#[derive(Debug, Default)]
+struct Derived {
+    value: Option<Arc<Value>>,
+    metadata: Option<Encoded>,
+    protobuf: Option<Encoded>,
+    protobuf_metadata: Option<Encoded>,
 }
 
 impl Version {
     pub(super) fn new(change: Change, rv: u64, mut value: Value) -> Self {
         set_meta(&mut value, "resourceVersion", rv.to_string());
-        let raw = raw::take(&mut value);
-        let mut line = Vec::with_capacity(1024);
-        line.extend_from_slice(b"{\"type\":\"");
-        line.extend_from_slice(change.as_str().as_bytes());
-        line.extend_from_slice(b"\",\"object\":");
-        let object = line.len();
-        let fields = write_object(&mut line, &value, raw.as_deref());
-        line.extend_from_slice(b"}\n");
+        let raw = raw::take(&mut value).map(String::into_boxed_str);
+        let json = Encoded::json(change.as_str(), &value, raw.as_deref());
         let labels = labels_of(&value);
-        let (line, parsed) = (Bytes::from(line), Mutex::new(Some(Arc::new(value))));
-        let raw = raw.map(String::into_boxed_str);
-        Self { rv, labels, change, line, object, fields, raw, parsed }
+        let derived = Mutex::new(Derived { value: Some(Arc::new(value)), ..Derived::default() });
+        Self { rv, labels, change, json, raw, derived }
     }
 
-    /// The object with `apiVersion` and `kind`.
-    pub(super) fn json(&self) -> Bytes {
-        self.line.slice(self.object..self.line.len() - 2)
+    /// The version in a format. An error is the encoder's, and only protobuf has one.
+    pub(super) fn encoded(&self, format: Format, content: Content) -> Result<Encoded, String> {
+        let mut derived = self.derived.lock();
+        let Derived { value, metadata, protobuf, protobuf_metadata } = &mut *derived;
+        let slot = match (format, content) {
+            (Format::Json | Format::Yaml, Content::Whole) => return Ok(self.json.clone()),
+            (Format::Json | Format::Yaml, Content::Metadata) => metadata,
+            (Format::Protobuf, Content::Whole) => protobuf,
+            (Format::Protobuf, Content::Metadata) => protobuf_metadata,
+        };
+        if let Some(encoded) = slot {
+            return Ok(encoded.clone());
+        }
+        let object = value.clone().unwrap_or_else(|| self.parse());
+        let event = self.change.as_str();
+        let encoded = match content {
+            Content::Whole => Encoded::new(format, event, &object, self.raw.as_deref())?,
+            Content::Metadata => Encoded::new(format, event, &partial(&object), None)?,
+        };
+        // Old versions are seldom asked for and keep their JSON only.
+        if value.is_some() {
+            *slot = Some(encoded.clone());
+        }
+        Ok(encoded)
     }
 
-    /// The object's text behind `apiVersion` and `kind`, closing brace included: what follows a `{` in a list.
-    pub(super) fn item(&self) -> &[u8] {
-        &self.line[self.fields..self.line.len() - 2]
-    }
-
-    /// The watch line, if the event is of the type it was written for.
-    pub(super) fn line(&self, change: Change) -> Option<&Bytes> {
-        (change == self.change).then_some(&self.line)
+    /// The watch event with the version in a format.
+    pub(super) fn event(&self, change: Change, format: Format, content: Content) -> Result<Bytes, String> {
+        let encoded = self.encoded(format, content)?;
+        Ok(if change == self.change { encoded.own_event().clone() } else { encoded.event(change.as_str()) })
     }
 
     /// The object.
     pub(super) fn value(&self) -> Arc<Value> {
-        if let Some(value) = &*self.parsed.lock() {
-            return value.clone();
-        }
-        Arc::new(serde_json::from_slice(&self.json()).unwrap_or_default())
+        let parsed = self.derived.lock().value.clone();
+        parsed.unwrap_or_else(|| self.parse())
     }
 
-    fn forget_parsed(&self) {
-        *self.parsed.lock() = None;
+    fn parse(&self) -> Arc<Value> {
+        Arc::new(serde_json::from_slice(&self.json.object()).unwrap_or_default())
     }
-}
 
-/// Writes an object, `apiVersion` and `kind` first; returns where the other fields start.
-fn write_object(out: &mut Vec<u8>, value: &Value, raw: Option<&str>) -> usize {
-    out.extend_from_slice(b"{\"apiVersion\":");
-    json::write(out, value.get("apiVersion").unwrap_or(&Value::Null));
-    out.extend_from_slice(b",\"kind\":");
-    json::write(out, value.get("kind").unwrap_or(&Value::Null));
-    out.push(b',');
-    let fields = out.len();
-    if let Some(text) = raw {
-        json::write_str(out, raw::FIELD);
-        out.push(b':');
-        out.extend_from_slice(raw::encoded(text).as_bytes());
-        out.push(b',');
+    fn forget_derived(&self) {
+        *self.derived.lock() = Derived::default();
     }
-    let written = |field: &str| matches!(field, "apiVersion" | "kind") || (raw.is_some() && field == raw::FIELD);
-    let rest = value.as_object().into_iter().flatten().filter(|(field, _)| !written(field));
-    json::write_fields(out, rest);
-    out.push(b'}');
-    fields
 }
 
 /// One change, as history keeps it.
@@ -222,10 +217,10 @@ impl Store {
         }
         if let Some(old) = slot.log.len().checked_sub(PARSED).and_then(|i| slot.log.get(i)) {
             if let Some(before) = &old.before {
-                before.forget_parsed();
+                before.forget_derived();
             }
             if old.change == Change::Deleted {
-                old.version.forget_parsed();
+                old.version.forget_derived();
             }
         }
         slot.notify.notify_waiters();
@@ -348,15 +343,21 @@ mod tests {
     }
 
     #[test]
-    fn a_version_s_texts_are_cut_from_one_line() {
+    fn a_version_is_encoded_once_in_each_format() {
         let (mut store, table, now) = world(10);
-        let event = store.put(&table, &key("x"), map("x", "1"), now);
-        let json: Value = serde_json::from_slice(&event.version.json()).unwrap();
-        assert_eq!(json, *event.version.value());
-        assert_eq!(json["metadata"]["resourceVersion"], "2");
-        assert!(event.version.item().starts_with(br#""data":"#));
-        assert!(event.version.line(Change::Added).unwrap().ends_with(b"}}\n"));
-        assert!(event.version.line(Change::Deleted).is_none());
+        let version = store.put(&table, &key("x"), map("x", "1"), now).version.clone();
+        let json = version.encoded(Format::Json, Content::Whole).unwrap();
+        let object: Value = serde_json::from_slice(&json.object()).unwrap();
+        assert_eq!(object, *version.value());
+        assert_eq!(object["metadata"]["resourceVersion"], "2");
+        assert!(json.item().starts_with(br#""data":"#));
+        for format in [Format::Json, Format::Protobuf] {
+            for content in [Content::Whole, Content::Metadata] {
+                let event = |change| version.event(change, format, content).unwrap();
+                assert_eq!(event(Change::Added).as_ptr(), event(Change::Added).as_ptr(), "{format:?} {content:?}");
+                assert_ne!(event(Change::Added), event(Change::Modified));
+            }
+        }
     }
 
     #[test]
@@ -397,7 +398,7 @@ mod tests {
         for i in 0..PARSED {
             store.put(&table, &key("a"), map("a", &i.to_string()), now);
         }
-        assert!(first.version.parsed.lock().is_none());
+        assert!(first.version.derived.lock().value.is_none());
         assert_eq!(first.version.value()["data"]["a"], "first");
     }
 

@@ -10,7 +10,6 @@ use super::{
     decode::parse_body,
     delete::Deleting,
     handle::Reply,
-    json,
     kinds::MergeList,
     names::{self, quoted},
     object::{as_map, at, child, is_deleting, meta, set_meta, text},
@@ -25,7 +24,7 @@ use super::{
 
 fn done() -> Reply {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Reply::Json(StatusCode::CREATED, json::body(&status))
+    Reply::Object(StatusCode::CREATED, status)
 }
 
 fn read(call: &Call) -> ApiResult<Value> {
@@ -95,7 +94,7 @@ impl Core {
         match (sub, call.verb) {
             ("scale", "get") => {
                 let version = self.get(call)?;
-                Ok(Reply::Json(StatusCode::OK, json::body(&scale_of(&call.resource, &version.value()))))
+                Ok(Reply::Object(StatusCode::OK, scale_of(&call.resource, &version.value())))
             }
             ("scale", _) => self.scale(call),
             ("binding", "create") => self.bind(call),
@@ -158,7 +157,7 @@ impl Core {
             Written::Stored(version) => scale_of(&resource, &version.value()),
             Written::Loose(object) => scale_of(&resource, &object),
         };
-        Ok(Reply::Json(StatusCode::OK, json::body(&scale)))
+        Ok(Reply::Object(StatusCode::OK, scale))
     }
 
     fn issue_token(&self, call: &Call) -> ApiResult<Reply> {
@@ -170,7 +169,7 @@ impl Core {
         let token = self.token(&format!("system:serviceaccount:{namespace}:{}", call.name()));
         as_map(&mut request)
             .insert("status".into(), json!({"token": token, "expirationTimestamp": names::time(expires)}));
-        Ok(Reply::Json(StatusCode::CREATED, json::body(&request)))
+        Ok(Reply::Object(StatusCode::CREATED, request))
     }
 
     fn bind(&self, call: &mut Call) -> ApiResult<Reply> {
@@ -260,7 +259,7 @@ impl Core {
         child(&mut new, "spec").insert("finalizers".into(), at(&given, &["spec", "finalizers"]).clone());
         let event = self.put(&mut store, &author(call), &resource, &key, new);
         self.finish_namespace(&mut store, key.name());
-        Ok(Reply::Json(StatusCode::OK, event.version.json()))
+        Ok(Reply::Object(StatusCode::OK, Value::clone(&event.version.value())))
     }
 
     fn evict(&self, call: &mut Call) -> ApiResult<Reply> {

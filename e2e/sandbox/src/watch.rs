@@ -1,24 +1,23 @@
-//! Watches: what happened from a version on, as a stream of lines.
+//! Watches: what happened from a version on, as a stream of lines or of frames.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use common::clock::Instant;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Notify;
 
 use super::{
     core::Core,
+    damage::damaged,
     faults::{Action, Subject},
-    json,
     names::{forbidden, quoted},
-    object::partial,
     read::{Selection, bad_option},
-    request::{Call, Form},
+    representation::{Representation, served},
+    request::Call,
     resource::Resource,
     status::{ApiError, ApiResult},
-    store::{Change, Event, Expired, Version},
-    table::{Representation, served},
+    store::{Change, Event, Expired},
     transport::ConnectionCut,
 };
 
@@ -45,12 +44,10 @@ pub(super) struct Watch {
     cursor: u64,
     /// The store's version when nothing was left to send.
     reached: u64,
-    /// Lines that are due at once: the initial state.
+    /// Events that are due at once: the initial state.
     ready: VecDeque<Bytes>,
     deadline: Instant,
     bookmark: Option<Instant>,
-    /// Whether columns of Tables were sent.
-    headed: bool,
     /// Nothing follows but what is due.
     ended: bool,
     /// What is due is followed by a broken connection.
@@ -132,30 +129,31 @@ impl Core {
             ready: VecDeque::new(),
             deadline: now + timeout,
             bookmark: None,
-            headed: false,
             ended: false,
             cut: false,
         };
         let table = &call.resource.table;
+        let mut initial = Vec::new();
         if options.initial {
-            let all = store.list(table, call.namespace.as_deref(), None, None).unwrap_or_default();
-            for (_, version) in all {
-                if watch.selection.matches(&watch.resource, &version) {
-                    let line = watch.line(Change::Added, &version);
-                    watch.ready.push_back(line);
-                }
-            }
-            if options.bookmarks {
-                let line = watch.bookmark_line(store.rv(), true);
-                watch.ready.push_back(line);
-            }
+            initial = store.list(table, call.namespace.as_deref(), None, None).unwrap_or_default();
         } else if let Some(version) = options.version {
             if let Err(Expired(oldest)) = store.reaches(table, version) {
                 watch.end_with(&ApiError::expired(format!("too old resource version: {version} ({oldest})")));
             }
             (watch.cursor, watch.reached) = (version, version);
         }
+        // Objects are encoded while others use the store.
         drop(store);
+        for (_, version) in initial {
+            if watch.selection.matches(&watch.resource, &version) {
+                let event = watch.representation.event(&call.resource, Change::Added, &version, self.now())?;
+                watch.ready.push_back(event);
+            }
+        }
+        if options.initial && options.bookmarks {
+            let bookmark = watch.bookmark_event(watch.cursor, true)?;
+            watch.ready.push_back(bookmark);
+        }
         if options.bookmarks {
             let next = now + self.clock.jitter(BOOKMARK_PERIOD, 0.2);
             let farewell = watch.deadline.checked_sub(FAREWELL).filter(|at| *at > now);
@@ -211,7 +209,11 @@ impl Watch {
                 }
                 if let Some(at) = self.bookmark {
                     if now >= at {
-                        return Some(Ok(self.send_bookmark(now)));
+                        match self.send_bookmark(now) {
+                            Ok(bookmark) => return Some(Ok(bookmark)),
+                            Err(error) => self.end_with(&error),
+                        }
+                        continue;
                     }
                     wake = wake.min(at);
                 }
@@ -225,7 +227,7 @@ impl Watch {
         }
     }
 
-    /// All initial lines in pieces of decent size.
+    /// All initial events in pieces of decent size.
     fn take_ready(&mut self) -> Option<Bytes> {
         let first = self.ready.pop_front()?;
         if self.ready.is_empty() {
@@ -256,26 +258,20 @@ impl Watch {
         let Some(action) = self.core.faults.on_watch(&self.subject(), events) else { return false };
         self.ready.clear();
         self.ended = true;
-        match action {
-            Action::CutWatch => self.cut = true,
-            Action::Garbage => self.ready.push_back(Bytes::from_static(b"\x00\xff this is not a watch event\n")),
-            Action::HalfLine => {
-                self.ready
-                    .push_back(Bytes::from_static(b"{\"type\":\"MODIFIED\",\"object\":{\"apiVersion\":\"v1\",\"ki"));
-                self.cut = true;
-            }
-            Action::ExpireWatch => {
-                let error = ApiError::expired(format!("too old resource version: {} (fault)", self.cursor));
-                self.ready.push_back(error_line(&error));
-            }
-            _ => {}
+        if let Action::ExpireWatch = action {
+            let error = ApiError::expired(format!("too old resource version: {} (fault)", self.cursor));
+            self.end_with(&error);
         }
+        self.cut = matches!(action, Action::CutWatch | Action::HalfLine);
+        self.ready.extend(damaged(&action, self.representation, &self.resource));
         true
     }
 
+    /// Ends the stream with an event that says why.
     fn end_with(&mut self, error: &ApiError) {
         self.ready.clear();
-        self.ready.push_back(error_line(error));
+        // A Status can be encoded in every format.
+        self.ready.extend(self.representation.format.event("ERROR", &error.body()));
         self.ended = true;
     }
 
@@ -308,12 +304,15 @@ impl Watch {
                 later = Some(due);
                 break;
             }
-            if let Some(line) = self.event_line(event) {
-                if self.fault(1) {
-                    // What was due before the fault is sent before what it leaves.
+            match self.encode(event) {
+                None => {}
+                // What was due before the fault is sent before what it leaves.
+                Some(_) if self.fault(1) => break,
+                Some(Ok(piece)) => pieces.push(piece),
+                Some(Err(error)) => {
+                    self.end_with(&error);
                     break;
                 }
-                pieces.push(line);
             }
             self.cursor = event.version.rv;
         }
@@ -336,63 +335,34 @@ impl Watch {
         }
     }
 
-    /// The line for an event, if this watch is to see it.
-    fn event_line(&mut self, event: &Event) -> Option<Bytes> {
+    /// The encoded event, if this watch is to see it.
+    fn encode(&mut self, event: &Event) -> Option<ApiResult<Bytes>> {
         if self.namespace.as_deref().is_some_and(|n| event.key.namespace() != Some(n)) {
             return None;
         }
-        if self.selection.is_everything() {
-            return Some(self.line(event.change, &event.version));
-        }
-        let before = event.before.as_ref().is_some_and(|v| self.selection.matches(&self.resource, v));
-        let after = event.change != Change::Deleted && self.selection.matches(&self.resource, &event.version);
-        match (before, after) {
-            (false, true) => Some(self.line(Change::Added, &event.version)),
-            (true, true) => Some(self.line(Change::Modified, &event.version)),
-            (true, false) if event.change == Change::Deleted => Some(self.line(Change::Deleted, &event.version)),
-            // It left the selection: its last state within, with the version of the change.
-            (true, false) => {
-                let mut object = served(&self.resource, event.before.as_ref()?);
-                super::object::set_meta(&mut object, "resourceVersion", event.version.rv.to_string());
-                let object = self.represent(object);
-                Some(line_of("DELETED", &object))
+        let change = if self.selection.is_everything() {
+            event.change
+        } else {
+            let before = event.before.as_ref().filter(|v| self.selection.matches(&self.resource, v));
+            let after = event.change != Change::Deleted && self.selection.matches(&self.resource, &event.version);
+            match (before, after) {
+                (None, true) => Change::Added,
+                (Some(_), true) => Change::Modified,
+                (Some(_), false) if event.change == Change::Deleted => Change::Deleted,
+                // It left the selection: its last state within, with the version of the change.
+                (Some(before), false) => {
+                    let mut object = served(&self.resource, before);
+                    super::object::set_meta(&mut object, "resourceVersion", event.version.rv.to_string());
+                    let now = self.core.now();
+                    return Some(self.representation.event_of(&self.resource, "DELETED", object, now));
+                }
+                (None, false) => return None,
             }
-            (false, false) => None,
-        }
+        };
+        Some(self.representation.event(&self.resource, change, &event.version, self.core.now()))
     }
 
-    fn represent(&mut self, object: Value) -> Value {
-        match self.representation.form {
-            Form::Table => {
-                self.representation.now = self.core.now();
-                let metadata = json!({"resourceVersion": super::object::meta(&object, "resourceVersion")});
-                let head = !std::mem::replace(&mut self.headed, true);
-                self.representation.table(&self.resource, &metadata, std::iter::once(object), head)
-            }
-            Form::Partial => partial(&object),
-            Form::Object | Form::Discovery | Form::Protobuf => object,
-        }
-    }
-
-    fn line(&mut self, change: Change, version: &Version) -> Bytes {
-        if self.representation.is_stored(&self.resource) {
-            if let Some(line) = version.line(change) {
-                return line.clone();
-            }
-            let object = version.json();
-            let mut line = BytesMut::with_capacity(object.len() + 40);
-            line.extend_from_slice(b"{\"type\":\"");
-            line.extend_from_slice(change.as_str().as_bytes());
-            line.extend_from_slice(b"\",\"object\":");
-            line.extend_from_slice(&object);
-            line.extend_from_slice(b"}\n");
-            return line.freeze();
-        }
-        let object = served(&self.resource, version);
-        line_of(change.as_str(), &self.represent(object))
-    }
-
-    fn bookmark_line(&mut self, rv: u64, initial_end: bool) -> Bytes {
+    fn bookmark_event(&mut self, rv: u64, initial_end: bool) -> ApiResult<Bytes> {
         let mut object = json!({
             "kind": self.resource.kind, "apiVersion": self.resource.api_version(),
             "metadata": {"resourceVersion": rv.to_string()}
@@ -400,14 +370,14 @@ impl Watch {
         if initial_end {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        line_of("BOOKMARK", &self.represent(object))
+        self.representation.event_of(&self.resource, "BOOKMARK", object, self.core.now())
     }
 
-    fn send_bookmark(&mut self, now: Instant) -> Bytes {
+    fn send_bookmark(&mut self, now: Instant) -> ApiResult<Bytes> {
         let next = now + self.core.clock.jitter(BOOKMARK_PERIOD, 0.2);
         let farewell = self.deadline.checked_sub(FAREWELL).filter(|at| *at > now);
         self.bookmark = farewell.map(|at| at.min(next));
-        self.bookmark_line(self.reached, false)
+        self.bookmark_event(self.reached, false)
     }
 }
 
@@ -417,12 +387,4 @@ enum Step {
     Again,
     Until(Instant),
     Idle,
-}
-
-fn line_of(kind: &str, object: &Value) -> Bytes {
-    format!("{{\"type\":\"{kind}\",\"object\":{}}}\n", json::text(object)).into()
-}
-
-fn error_line(error: &ApiError) -> Bytes {
-    line_of("ERROR", &error.body())
 }

@@ -14,11 +14,11 @@ use super::{
     names::{self, check_create, check_update, invalid},
     object::{at, finalizers, is_deleting, meta, meta_mut, set_meta, tidy_meta},
     quota, raw,
+    representation::served,
     request::{Call, WriteOptions},
     resource::{Key, Resource},
     status::{ApiError, ApiResult},
     store::{NamespaceState, Store, Version},
-    table::served,
 };
 
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

@@ -638,7 +638,7 @@ async fn typed_clients_may_send_protobuf() {
     let response = sandbox.service("me").oneshot(request).await.unwrap();
     assert_eq!(
         (response.status().as_u16(), &response.headers()["content-type"]),
-        (201, &"application/json".parse().unwrap())
+        (201, &"application/vnd.kubernetes.protobuf".parse().unwrap())
     );
     assert_eq!(sandbox.get("namespaces", None, "from-go").await.unwrap()["status"]["phase"], "Active");
 }
