@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../read.rs"]
+mod read;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| read::read(bytes));

@@ -1,0 +1,41 @@
+//! Reads bytes as everything that an API server may answer with in protobuf. Shared by the fuzz target and the test of its corpus.
+
+use common::{
+    head::Head,
+    meta::Meta,
+    object::Encoded,
+    pods::Pod,
+    wire::{Envelope, List, WatchEvent},
+};
+
+/// Reads `bytes` as an envelope, an event of a watch and a list. Whatever they are, this must return.
+pub(crate) fn read(bytes: &[u8]) {
+    if let Ok(envelope) = Envelope::read(bytes) {
+        object(envelope.object);
+    }
+    if let Ok(event) = WatchEvent::read(bytes) {
+        object(event.object.object);
+    }
+    if let Ok(mut list) = List::read(bytes) {
+        while let Ok(Some(item)) = list.next_item() {
+            object(item);
+        }
+    }
+    object(bytes);
+}
+
+fn object(message: &[u8]) {
+    let object = Encoded::Protobuf(message);
+    let pod = object.decode::<Pod>();
+    let head = object.metadata::<Head<'_>>();
+    let meta = object.metadata::<Meta>();
+    // Each way to read the metadata agrees with the others about which object this is.
+    if let (Ok(pod), Ok(meta)) = (&pod, &meta) {
+        assert_eq!((&pod.meta.name, &pod.meta.uid), (&meta.name, &meta.uid));
+    }
+    if let (Ok(head), Ok(meta)) = (&head, &meta) {
+        assert_eq!((head.name(), head.namespace()), (&*meta.name, meta.namespace.as_str()));
+        assert_eq!(head.version(), meta.resource_version);
+        assert_eq!(head.controller(), meta.controller().map(|owner| owner.kind.as_str()));
+    }
+}
