@@ -16,6 +16,7 @@ use crate::{
     intern::Text,
     meta::Meta,
     object::{Object, Resource},
+    wire::{Message, messages},
 };
 
 /// Pods on the API server.
@@ -176,6 +177,7 @@ impl Pod {
 impl Object for Pod {
     const RESOURCE: Resource = PODS;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
 
     fn meta(&self) -> &Meta {
         &self.meta

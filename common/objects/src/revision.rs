@@ -17,6 +17,7 @@ use crate::{
     meta::Meta,
     object::{Object, Resource},
     siphash::SipHash,
+    wire::{Message, messages},
 };
 
 /// `ControllerRevisions` on the API server.
@@ -97,6 +98,7 @@ impl ControllerRevision {
 impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = ();
+    const PROTOBUF: Option<&'static Message> = Some(&messages::CONTROLLER_REVISION);
 
     fn meta(&self) -> &Meta {
         &self.meta

@@ -145,7 +145,8 @@ impl Accept {
 
     /// The format of a `Status` or of another object that has one form only.
     ///
-    /// Media types with a transformation do not count. If none is left, it is JSON. Upstream: `responsewriters.ErrorNegotiated`.
+    /// Media types with a transformation do not count. If none is left, it is JSON.
+    /// Upstream: `responsewriters.ErrorNegotiated`.
     pub(super) fn plain_format(headers: &HeaderMap, protobuf: Protobuf) -> Format {
         let joined = accepted(headers).unwrap_or_default();
         let mut plain = joined.split(',').map(Clause::parse).filter(Clause::is_plain);

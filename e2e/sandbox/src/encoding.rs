@@ -88,7 +88,8 @@ pub(super) struct Encoded {
     event: Bytes,
     /// The part of the event that is the object.
     object: Range<usize>,
-    /// The part of the event that a list contains: the JSON after `apiVersion` and `kind`, or the message without its envelope.
+    /// The part of the event that a list contains: the JSON after `apiVersion` and `kind`, or the message without its
+    /// envelope.
     item: Range<usize>,
 }
 

@@ -166,7 +166,8 @@ async fn converted_kinds_are_converted_in_protobuf_too() {
     let sandbox = builder().build();
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
-        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "R", "message": "m", "type": "Normal"
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "reason": "R", "message": "m", "type": "Normal"
     });
     sandbox.create(event).await.unwrap();
     let list = get(&sandbox, "/apis/events.k8s.io/v1/namespaces/default/events", PROTOBUF).await.object();

@@ -62,6 +62,8 @@ mod workloads;
 use jiff::Timestamp;
 use serde_json::Value;
 
+#[cfg(test)]
+pub(crate) use schema::omits_zero;
 pub use services::{Allocated, allocate as allocate_service};
 
 /// All built-in kinds, groups in the order the real server lists them.

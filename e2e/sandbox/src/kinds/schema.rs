@@ -310,6 +310,12 @@ pub(super) fn zero(id: &str) -> Value {
     Value::Object(schema().find(id).map(Struct::zero).unwrap_or_default())
 }
 
+/// Whether JSON omits the zero value of a field; `None` if the structure or the field is not known.
+#[cfg(test)]
+pub(crate) fn omits_zero(id: &str, field: &str) -> Option<bool> {
+    schema().find(id)?.field(field).map(|field| field.omit)
+}
+
 /// See [`Schema::merge_list`].
 pub(super) fn merge_list(id: &str, path: &str) -> Option<MergeList> {
     schema().merge_list(id, path)

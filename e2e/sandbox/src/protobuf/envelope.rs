@@ -4,13 +4,16 @@ use serde_json::{Map, Value};
 
 use super::{
     MAGIC,
-    write::{Kept, delimited, object},
+    write::{Kept, delimited, head, object},
 };
 
 /// The media type of objects and lists.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// The media type of watches.
 pub(crate) const STREAM_MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+/// Bytes of the length at the start of each frame, highest byte first.
+const LENGTH: usize = 4;
 
 /// A message, given in parts, in its envelope.
 fn envelope(api_version: &str, kind: &str, message: &[&[u8]]) -> Vec<u8> {
@@ -90,12 +93,4 @@ pub(crate) fn frame(event: &str, object: &[u8]) -> Vec<u8> {
 /// If the kind has no protobuf encoding, or a field is of another type.
 pub fn write_event(event: &str, object: &Value) -> Result<Vec<u8>, String> {
     Ok(frame(event, &write(object, None)?.bytes).split_off(LENGTH))
-}
-
-/// Bytes of the length in front of each frame, highest byte first.
-const LENGTH: usize = 4;
-
-fn head(out: &mut Vec<u8>, number: u64, length: usize) {
-    super::write::varint(out, number << 3 | 2);
-    super::write::varint(out, length as u64);
 }

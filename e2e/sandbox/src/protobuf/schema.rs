@@ -203,4 +203,71 @@ mod tests {
             assert!(fields.is_sorted_by_key(|field| field.number), "{fields:?}");
         }
     }
+
+    /// Compares a message that controllers read with the schema, and the messages in it.
+    fn compare(read: &common::wire::Message) -> usize {
+        use common::wire::{Count, Shape, Zero};
+        let id = SCHEMA.find(read.name).unwrap_or_else(|| panic!("{}", read.name));
+        let Message::Fields(fields) = &SCHEMA.messages[id] else { panic!("{}", read.name) };
+        let structure = read.name.replacen("/v1.", ".", 1);
+        assert_eq!(fields.len(), read.fields.len(), "{}", read.name);
+        let mut compared = 1;
+        for (field, own) in fields.iter().zip(read.fields) {
+            let at = format!("{}.{}", read.name, own.name);
+            let is_inlined = own.name.is_empty() && field.name == INLINE;
+            assert!(is_inlined || field.name == own.name, "{at}");
+            assert_eq!(field.number, u64::from(own.number), "{at}");
+            let special = match field.kind {
+                Type::Message(id) => match SCHEMA.messages[id] {
+                    Message::Special(special) => Some(special),
+                    Message::Fields(_) => None,
+                },
+                _ => None,
+            };
+            match (field.kind, own.shape) {
+                (Type::String, Shape::Text) | (Type::Bool, Shape::Bool) | (Type::Int, Shape::Int) => {}
+                (Type::Message(_), Shape::Opaque) => continue,
+                (Type::Message(id), Shape::Object(inner)) => {
+                    assert_eq!(SCHEMA.find(inner.name), Some(id), "{at}");
+                    compared += compare(inner);
+                }
+                (Type::Message(_), shape) => {
+                    let expected = match shape {
+                        Shape::Time => Special::Time,
+                        Shape::MicroTime => Special::MicroTime,
+                        Shape::Quantity => Special::Quantity,
+                        Shape::IntOrString => Special::IntOrString,
+                        _ => Special::Json,
+                    };
+                    assert_eq!(special, Some(expected), "{at}");
+                }
+                _ => panic!("{at}: {:?} is no {:?}", field.kind, own.shape),
+            }
+            let count = match field.many {
+                Many::One | Many::Optional => Count::One,
+                Many::List => Count::Many,
+                Many::Map => Count::Keyed,
+            };
+            assert_eq!(count, own.count, "{at}");
+            if matches!(own.shape, Shape::Text | Shape::Bool | Shape::Int) && own.count == Count::One {
+                assert_eq!(field.many == Many::Optional, own.zero == Zero::Set, "{at}");
+                if let Some(omits) = crate::kinds::omits_zero(&structure, own.name) {
+                    assert_eq!(omits && field.many == Many::One, own.zero == Zero::Absent, "{at}");
+                }
+            }
+        }
+        compared
+    }
+
+    #[test]
+    fn the_messages_that_controllers_read_are_the_servers() {
+        use common::wire::messages::{
+            CONTROLLER_REVISION, ENDPOINT_SLICE, ENDPOINTS, JOB, LEASE, LIST_META, NODE, PERSISTENT_VOLUME_CLAIM, POD,
+            SERVICE, STATUS,
+        };
+        let kinds = [&POD, &NODE, &LEASE, &SERVICE, &ENDPOINTS, &ENDPOINT_SLICE, &CONTROLLER_REVISION, &JOB];
+        let compared: usize =
+            kinds.into_iter().chain([&PERSISTENT_VOLUME_CLAIM, &LIST_META, &STATUS]).map(compare).sum();
+        assert!(compared > 60, "{compared}");
+    }
 }

@@ -18,7 +18,7 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const DELIMITED: u64 = 2;
 
-pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
+fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
@@ -31,10 +31,15 @@ fn integer(out: &mut Vec<u8>, number: u64, value: i64) {
     varint(out, value.cast_unsigned());
 }
 
-/// Writes a field that consists of the parts, one behind the other.
-pub(super) fn delimited(out: &mut Vec<u8>, number: u64, parts: &[&[u8]]) {
+/// Writes the tag and the length of a field; its content follows.
+pub(super) fn head(out: &mut Vec<u8>, number: u64, length: usize) {
     varint(out, number << 3 | DELIMITED);
-    varint(out, parts.iter().map(|part| part.len() as u64).sum());
+    varint(out, length as u64);
+}
+
+/// Writes a field that consists of the parts, one after the other.
+pub(super) fn delimited(out: &mut Vec<u8>, number: u64, parts: &[&[u8]]) {
+    head(out, number, parts.iter().map(|part| part.len()).sum());
     for part in parts {
         out.extend_from_slice(part);
     }
@@ -267,7 +272,7 @@ mod tests {
         }
     }
 
-    /// Checks that `read` is `written`, apart from zero values that JSON leaves out and from what protobuf does not have.
+    /// Checks that `read` is `written`, apart from zero values that JSON leaves out and from nulls.
     fn check_same(path: &str, read: &Value, written: &Value) {
         match (read, written) {
             (Value::Object(read), Value::Object(written)) => {
@@ -341,7 +346,8 @@ mod tests {
             }
         });
         let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "crates.example.com"},
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "crates.example.com"},
             "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}
         });
         let read = parse(&write(&definition, None).unwrap().bytes).unwrap();
