@@ -1,5 +1,8 @@
 //! What one monitor sees, put into the graph as it comes: nothing else keeps it.
 
+#[cfg(test)]
+mod guards;
+
 use std::sync::Arc;
 
 use common::{

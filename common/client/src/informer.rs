@@ -37,6 +37,7 @@ use crate::{
 
 pub use crate::head::Head;
 pub use filtered::{Filtered, FilteredInformer, StoreSink};
+pub use frames::apply_frame;
 pub use reflect::{JSON, METADATA};
 pub use shared::SharedInformer;
 pub use sink::{Cached, Handler, Sink, handler};

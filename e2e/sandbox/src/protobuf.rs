@@ -12,13 +12,14 @@
 //!                              if it is set
 //! ```
 //!
-//! [`parse`] and [`parse_event`] read an answer back, for tests.
+//! [`parse`] and [`parse_event`] read an answer back, and [`write_event`] writes a watch event, for tests.
 
 mod envelope;
 mod read;
 mod schema;
 mod write;
 
+pub use envelope::write_event;
 pub(crate) use envelope::{MEDIA_TYPE, STREAM_MEDIA_TYPE, frame, write, write_list};
 pub use read::{parse, parse_event};
 

@@ -154,17 +154,25 @@ impl<S> Drop for Filtered<S> {
     }
 }
 
-impl<S: StoreSink> SinkInformer<Filtered<S>> {
-    /// Starts listing and watching the objects that have a label of that key.
-    pub fn follow_labelled(api: Api, config: Config, label: &'static str, sink: S) -> Self {
-        let config = Config { labels: label.to_owned(), ..config };
-        let metrics = HiddenMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
+impl<S: StoreSink> Filtered<S> {
+    /// Puts a sink behind the selector of a label. Needs a runtime, in which it reads the objects that the watch does not show.
+    pub fn new(api: &Api, metrics: HiddenMetrics, label: &'static str, sink: S) -> Self {
         let hidden = Hidden { metrics, objects: BTreeMap::new(), schedule: BTreeSet::new(), questions: 0 };
         let (clock, hidden, due) = (api.clock().clone(), Mutex::new(hidden), Notify::new());
         let shared = Arc::new(Shared { sink, label, clock, hidden, due });
         let reading = api.clone().with_user_agent(&user_agent("shared-informers"));
         let reader = tokio::spawn(Arc::clone(&shared).read_when_due(reading));
-        Self::follow(api, config, Filtered { shared, reader })
+        Self { shared, reader }
+    }
+}
+
+impl<S: StoreSink> SinkInformer<Filtered<S>> {
+    /// Starts listing and watching the objects that have a label of that key.
+    pub fn follow_labelled(api: Api, config: Config, label: &'static str, sink: S) -> Self {
+        let config = Config { labels: label.to_owned(), ..config };
+        let metrics = HiddenMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
+        let filtered = Filtered::new(&api, metrics, label, sink);
+        Self::follow(api, config, filtered)
     }
 
     /// The cache.

@@ -351,17 +351,8 @@ impl<S: Sink> Reflector<S> {
     /// Gives the sink what a line says.
     fn handle(&mut self, frame: Frame<'_, S::Object>) {
         self.handled.get_or_insert_with(|| (self.api.clock().instant(), 0)).1 += 1;
-        match frame {
-            Frame::Put { entry, .. } => self.sink.put(entry),
-            Frame::Foreign { head, .. } => self.sink.foreign(&head),
-            Frame::Gone(meta) => self.sink.gone(&meta),
-            Frame::Bookmark { version, .. } => {
-                self.bookmarks = true;
-                self.sink.bookmark(version);
-            }
-            // Whoever reads the frame sees to it.
-            Frame::Error(_) => {}
-        }
+        self.bookmarks |= matches!(frame, Frame::Bookmark { .. });
+        frame.apply(&*self.sink);
     }
 
     /// Nothing is left to be handled: notes what has been.

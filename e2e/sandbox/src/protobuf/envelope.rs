@@ -86,3 +86,11 @@ pub(crate) fn frame(event: &str, object: &[u8]) -> Vec<u8> {
     out[..LENGTH].copy_from_slice(&length.to_be_bytes());
     out
 }
+
+/// Writes a watch event, which is a frame without its length. The object has its `apiVersion` and `kind`.
+///
+/// # Errors
+/// If the kind has no protobuf encoding, or a field is of another type.
+pub fn write_event(event: &str, object: &Value) -> Result<Vec<u8>, String> {
+    Ok(frame(event, &write(object, None)?.bytes).split_off(LENGTH))
+}

@@ -1,0 +1,112 @@
+//! The caches of the controllers, and the recorded objects that they read.
+
+use std::sync::Arc;
+
+use allocation_counter::{AllocationInfo, measure};
+use common::{
+    api::{Api, Format},
+    clock::Clock,
+    gate::gate,
+    informer::{Cached, Filtered, Sink, apply_frame},
+    metrics::{HiddenMetrics, Metrics},
+    object::Object,
+};
+use sandbox::{Sandbox, recorded};
+use serde_json::{Value, json};
+
+/// Both formats, as paths of guards name them.
+pub(crate) const FORMATS: [(&str, Format); 2] = [("protobuf", Format::Protobuf), ("json", Format::Json)];
+
+/// The cache of a kind with its indexes and without handlers.
+pub(crate) fn cached<K: Object>() -> Cached<K> {
+    Cached::new(Arc::default(), Vec::new())
+}
+
+/// The same behind the selector of a label. Needs a runtime.
+pub(crate) fn filtered<K: Object>(label: &'static str) -> Filtered<Cached<K>> {
+    let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
+    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    let (_, gate) = gate(clock.clone());
+    let api = Api::new(sandbox.client("guards"), clock, gate, "guards");
+    Filtered::new(&api, HiddenMetrics::new(&Metrics::default(), K::RESOURCE), label, cached())
+}
+
+/// What the informer allocates for one frame.
+pub(crate) fn cost<S: Sink>(sink: &S, format: Format, frame: &[u8]) -> AllocationInfo {
+    let mut result = Ok(());
+    let cost = measure(|| result = apply_frame(sink, format, frame));
+    assert_eq!(result, Ok(()));
+    cost
+}
+
+/// The recorded Pod, running, with a controller of that kind and labels as the controller gives them.
+pub(crate) fn pod(controller: &str) -> Value {
+    let mut pod = recorded::object("pods", "web-0").unwrap();
+    pod["metadata"]["ownerReferences"][1]["kind"] = json!(controller);
+    pod["metadata"]["finalizers"] =
+        if controller == "Job" { json!(["batch.kubernetes.io/job-tracking"]) } else { json!([]) };
+    let labels = &mut pod["metadata"]["labels"];
+    let (label, value) = match controller {
+        "ReplicaSet" => ("pod-template-hash", "7c99d5cb8d"),
+        "StatefulSet" => ("statefulset.kubernetes.io/pod-name", "web-0"),
+        "DaemonSet" => ("controller-revision-hash", "7c99d5cb8d"),
+        _ => ("batch.kubernetes.io/job-name", "web"),
+    };
+    labels[label] = json!(value);
+    pod
+}
+
+/// A recorded EndpointSlice, with twenty endpoints.
+pub(crate) fn slice() -> Value {
+    let mut slice = recorded::object("endpointslices", "web-abc").unwrap();
+    let endpoint = |number: usize| {
+        let mut endpoint = slice["endpoints"][0].clone();
+        endpoint["addresses"] = json!([format!("10.1.0.{number}")]);
+        endpoint["targetRef"]["name"] = json!(format!("web-{number}"));
+        endpoint["targetRef"]["uid"] = json!(format!("6cf4650e-2d99-4df3-af2a-{number:012x}"));
+        endpoint
+    };
+    slice["endpoints"] = (0..20).map(endpoint).collect();
+    slice
+}
+
+/// The recorded Lease as that of a node.
+pub(crate) fn lease() -> Value {
+    let mut lease = recorded::object("leases", "node-1").unwrap();
+    lease["metadata"]["namespace"] = json!("kube-node-lease");
+    lease
+}
+
+/// The recorded Node.
+pub(crate) fn node() -> Value {
+    recorded::object("nodes", "node-1").unwrap()
+}
+
+/// A recorded Job of a controller of that kind.
+pub(crate) fn job(controller: &str) -> Value {
+    owned(recorded::object("jobs", "cron-1").unwrap(), controller)
+}
+
+/// A recorded ControllerRevision of a controller of that kind.
+pub(crate) fn revision(controller: &str) -> Value {
+    owned(recorded::object("controllerrevisions", "web-1").unwrap(), controller)
+}
+
+fn owned(mut object: Value, controller: &str) -> Value {
+    object["metadata"]["ownerReferences"][0]["kind"] = json!(controller);
+    object
+}
+
+/// The same object at another version.
+pub(crate) fn at(mut object: Value, version: usize) -> Value {
+    object["metadata"]["resourceVersion"] = json!(version.to_string());
+    object
+}
+
+/// Another object that has everything else in common. Its version follows the number.
+pub(crate) fn numbered(mut object: Value, number: usize) -> Value {
+    let metadata = &mut object["metadata"];
+    metadata["name"] = json!(format!("{}-{number:05}", metadata["name"].as_str().unwrap()));
+    metadata["uid"] = json!(format!("2ff731ae-b0d1-491c-a286-{number:012x}"));
+    at(object, number + 1)
+}

@@ -1,0 +1,18 @@
+//! Costs that must not grow, counted and not timed: allocations of an event, bytes of a cached object, requests for a piece of work.
+//!
+//! `guards.txt` has the numbers. A process of its own, because its allocator counts.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod caches;
+mod events;
+mod objects;
+mod requests;
+
+use sandbox::guards::Guards;
+
+/// Fails with the costs that are above the table.
+fn hold(guards: Guards) {
+    let failures = guards.failures().unwrap();
+    assert!(failures.is_empty(), "costs have grown:\n{}", failures.join("\n"));
+}
