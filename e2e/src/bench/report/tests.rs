@@ -21,6 +21,7 @@ fn run(seconds: f64, idle: u64) -> Run {
         requests,
         resident: BTreeMap::new(),
         latency: Latency::of((1..=200).map(Duration::from_millis).collect()),
+        details: None,
     };
     let restart = Phase {
         name: "restart",
@@ -29,8 +30,13 @@ fn run(seconds: f64, idle: u64) -> Run {
         latency: None,
         ..phase.clone()
     };
-    let memory = Memory { idle, filled: idle + 100_000, peak: idle * 2, after: idle };
-    Run { phases: vec![phase, restart], memory: BTreeMap::from([("a".to_owned(), memory)]) }
+    let memory = Memory { idle, filled: idle + 100_000, rest: 0, peak: idle * 2, after: idle };
+    Run {
+        phases: vec![phase, restart],
+        memory: BTreeMap::from([("a".to_owned(), memory)]),
+        whole: None,
+        timeline: Timeline::default(),
+    }
 }
 
 fn setup() -> Setup {
