@@ -132,7 +132,11 @@ impl Observer {
     }
 
     /// Notes an object that the bench has written: it is not settled before the watch shows that state of it, or a later one.
-    pub(super) fn expect(&self, answer: &Value) {
+    /// Objects of kinds that are not followed are passed over.
+    pub(super) fn expect(&self, resource: Resource, answer: &Value) {
+        if !KINDS.iter().any(|kind| kind.plural == resource.plural) {
+            return;
+        }
         let (Some(uid), Some(generation)) =
             (answer["metadata"]["uid"].as_str(), answer["metadata"]["generation"].as_i64())
         else {

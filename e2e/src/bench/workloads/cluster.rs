@@ -102,10 +102,10 @@ impl Town<'_, '_> {
             let client = self.stage.client();
             match &request {
                 Request::Create(resource, object) => {
-                    self.observer.expect(&client.create(*resource, namespace, object).await?);
+                    self.observer.expect(*resource, &client.create(*resource, namespace, object).await?);
                 }
                 Request::Patch(resource, name, kind, patch) => {
-                    self.observer.expect(&client.patch(*resource, namespace, name, "", *kind, patch).await?);
+                    self.observer.expect(*resource, &client.patch(*resource, namespace, name, "", *kind, patch).await?);
                 }
                 Request::Delete(resource, name) => {
                     client.delete(*resource, namespace, name, &json!({"propagationPolicy": "Background"})).await?;

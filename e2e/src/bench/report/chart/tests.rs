@@ -60,7 +60,9 @@ fn the_chart_is_well_formed_and_the_same_for_the_same_samples() {
     let svg = both().svg().unwrap();
     assert_well_formed(&svg);
     assert_eq!(svg, both().svg().unwrap());
-    for text in ["Nonet", "kube-apiserver (kube-controller-manager)", "fill &lt;all&gt;", "Memory of the controllers, MB"] {
+    for text in
+        ["Nonet", "kube-apiserver (kube-controller-manager)", "fill &lt;all&gt;", "Memory of the controllers, MB"]
+    {
         assert!(svg.contains(text), "{text}: {svg}");
     }
     // The bench is shown only where it holds the API server; the second run is not shown.
