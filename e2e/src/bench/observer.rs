@@ -413,12 +413,11 @@ impl State {
         }
         if old.is_none()
             && let Some(owner) = any.metadata.controller().filter(|owner| owner.kind == "CronJob")
+            && let Some(due) = any.due().filter(|due| self.firing_from.is_some_and(|from| *due > from))
         {
-            if let Some(due) = any.due().filter(|due| self.firing_from.is_some_and(|from| *due > from)) {
-                self.fired.insert(owner.uid.clone());
-                let late = Duration::try_from(clock.now().duration_since(due)).unwrap_or_default();
-                self.reactions.record(CRON_JOB, late);
-            }
+            self.fired.insert(owner.uid.clone());
+            let late = Duration::try_from(clock.now().duration_since(due)).unwrap_or_default();
+            self.reactions.record(CRON_JOB, late);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Where workloads are run: a namespace on a cluster, with the processes under test.
 
+mod counters;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use common::{clock::Instant, object::Resource};
@@ -11,16 +13,17 @@ use super::{
     Error,
     observer::Observer,
     progress::Progress,
-    report::{Amount, Details, Latency, Memory, NodeWaits, Phase, Reactions, Run, Wait, Whole, summary},
+    report::{Amount, Details, Latency, Memory, Phase, Reactions, Run, Whole, summary},
     served::Served,
     subject::{Sample, Subject},
     timeline::Sampler,
 };
 use crate::{
     cluster::{Cluster, Kind},
-    nodes::{Nodes, WaitCounts},
+    nodes::Nodes,
     suite::{Client, PatchKind, resources},
 };
+use counters::{Bytes, Waits};
 
 /// How long anything may take before it counts as stuck: this much, and as much again for every thousand Pods.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,37 +58,6 @@ pub(super) struct Stage<'a> {
     reactions: Reactions,
     /// The waits of simulated nodes when the stage was set.
     waits: Waits,
-}
-
-/// Counters of the waits for the simulated scheduler and for the kubelets.
-#[derive(Clone, Debug, Default)]
-struct Waits {
-    scheduler: WaitCounts,
-    kubelet: WaitCounts,
-}
-
-impl Waits {
-    fn of(nodes: Option<&Nodes>) -> Self {
-        let counts = |nodes: &Nodes| Self {
-            scheduler: nodes.scheduler_waits().counts(),
-            kubelet: nodes.kubelet_waits().counts(),
-        };
-        nodes.map(counts).unwrap_or_default()
-    }
-
-    fn since(&self, before: &Self) -> NodeWaits {
-        NodeWaits {
-            scheduler: Wait::of(&self.scheduler.since(&before.scheduler)),
-            kubelet: Wait::of(&self.kubelet.since(&before.kubelet)),
-        }
-    }
-}
-
-/// Bytes that a process has received, and those of them that are bodies of answers other than watches.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bytes {
-    received: u64,
-    answered: u64,
 }
 
 /// A phase on its way.

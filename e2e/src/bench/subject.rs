@@ -200,7 +200,9 @@ impl Subject {
             }
         }
         let mut requests = Requests::default();
-        by_process.values().for_each(|of_process| requests.merge(of_process));
+        for of_process in by_process.values() {
+            requests.merge(of_process);
+        }
         let servers = cluster.processes().into_iter();
         let server_cpu = servers.filter_map(|(name, pid)| Some((name.to_owned(), Usage::of(pid)?.cpu))).collect();
         let context_switches = self.players.iter().filter_map(Player::context_switches).reduce(|a, b| a + b);

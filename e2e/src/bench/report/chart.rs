@@ -74,6 +74,8 @@ impl Report {
     }
 }
 
+/// The value of a sample on the upright axis.
+type Value = dyn Fn(&Point) -> f64;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failed = DrawingAreaErrorKind<std::io::Error>;
 
@@ -86,7 +88,7 @@ fn draw(text: &mut String, lines: &[Line], phases: &[(&str, f64)], end: f64) -> 
     let servers: Vec<&Line> = lines.iter().filter(|line| !line.is_controllers).collect();
     let cores = |point: &Point| point.cores;
     let megabytes = |point: &Point| point.resident as f64 / MEGABYTE;
-    let panels: [(&str, &[&Line], &dyn Fn(&Point) -> f64); PANELS] = [
+    let panels: [(&str, &[&Line], &Value); PANELS] = [
         ("Processor time, cores", &all, &cores),
         ("Memory of the controllers, MB", &controllers, &megabytes),
         ("Memory of the API servers, MB", &servers, &megabytes),
@@ -102,7 +104,7 @@ fn panel(
     area: &Area<'_>,
     title: &str,
     lines: &[&Line],
-    value: &dyn Fn(&Point) -> f64,
+    value: &Value,
     phases: &[(&str, f64)],
     end: f64,
 ) -> Result<(), Failed> {

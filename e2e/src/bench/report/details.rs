@@ -136,7 +136,9 @@ fn by_controller(run: &Run) -> Vec<Figure> {
 /// All requests by verb and resource, the most frequent first.
 fn requests(run: &Run) -> Vec<Figure> {
     let mut all = Requests::default();
-    run.phases.iter().for_each(|phase| all.merge(&phase.requests));
+    for phase in &run.phases {
+        all.merge(&phase.requests);
+    }
     let mut counts: Vec<(&str, u64)> = all.iter().collect();
     counts.sort_by_key(|(what, count)| (std::cmp::Reverse(*count), *what));
     let rest: u64 = counts.iter().skip(REQUEST_ROWS).map(|(_, count)| count).sum();
