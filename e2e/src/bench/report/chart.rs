@@ -47,7 +47,8 @@ impl Report {
         let phases: Vec<(&str, f64)> = phases.map(|run| run.timeline.phases.clone()).unwrap_or_default();
         let end = lines.iter().flat_map(|line| &line.points).map(|point| point.at).fold(1.0, f64::max);
         let mut text = String::new();
-        draw(&mut text, &lines, &phases, end).map_err(|error| error.to_string())?;
+        // Room for the name of a phase that begins near the end.
+        draw(&mut text, &lines, &phases, end * 1.06).map_err(|error| error.to_string())?;
         Ok(text)
     }
 
@@ -117,7 +118,7 @@ fn panel(
         .x_label_area_size(35)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..end, 0.0..top)?;
-    chart.configure_mesh().disable_x_mesh().x_desc("seconds").label_style((FONT, 13)).draw()?;
+    chart.configure_mesh().disable_x_mesh().max_light_lines(2).x_desc("seconds").label_style((FONT, 13)).draw()?;
     for (name, at) in phases {
         chart.draw_series(LineSeries::new([(*at, 0.0), (*at, top)], PHASE))?;
         let label = plotters::element::Text::new((*name).to_owned(), (*at + end / 300.0, top * 0.99), (FONT, 12));
