@@ -12,6 +12,7 @@
 //! ```
 
 mod flags;
+mod observer;
 mod peer;
 mod progress;
 mod report;
@@ -20,6 +21,7 @@ mod served;
 mod stage;
 mod subject;
 mod template;
+mod timeline;
 mod workloads;
 
 use std::{io, path::Path, process::ExitCode, time::Duration};
@@ -154,15 +156,18 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     let report = Report { setup, results, baseline };
     report.print().map_err(|e| Error::Io("cannot write to stdout".to_owned(), e))?;
     if let Some(path) = &flags.json {
-        write(path, &report)?;
+        let failed = |e: serde_json::Error| Error::Io("--json".to_owned(), e.into());
+        write("--json", path, &(serde_json::to_string_pretty(&report.json()).map_err(failed)? + "\n"))?;
+    }
+    if let Some(path) = &flags.svg {
+        write("--svg", path, &report.svg().map_err(|why| Error::Flags(format!("--svg: {why}")))?)?;
     }
     Ok(())
 }
 
-fn write(path: &Path, report: &Report) -> Result<(), Error> {
-    let failed = |e| Error::Io(format!("--json: cannot write {}", path.display()), e);
-    let text = serde_json::to_string_pretty(&report.json()).map_err(|e| failed(e.into()))?;
-    std::fs::write(path, text + "\n").map_err(failed)
+/// Writes the file that a flag names.
+fn write(flag: &str, path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|e| Error::Io(format!("{flag}: cannot write {}", path.display()), e))
 }
 
 /// Runs the workload once, on a cluster of its own.
@@ -181,7 +186,7 @@ async fn trial(kind: Kind, workload: &dyn Workload, pods: u32, nodes: u32, choic
     };
     let subject = choice.start(&cluster)?;
     let nodes = own_nodes.as_ref().or_else(|| cluster.nodes());
-    let mut stage = Stage::set(&cluster, nodes, subject, pods).await?;
+    let mut stage = Stage::set(&cluster, nodes, subject, pods, workload.is_detailed()).await?;
     let worked = workload.run(&mut stage).await;
     let cleared = stage.clear().await;
     let (subject, run) = stage.end();

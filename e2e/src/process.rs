@@ -10,6 +10,7 @@
 
 mod binary;
 mod log;
+mod received;
 mod usage;
 
 use std::{
@@ -37,6 +38,7 @@ pub(crate) use binary::beside;
 pub(crate) use binary::chosen_directory;
 pub use binary::find;
 use log::Log;
+pub use received::Received;
 pub use usage::Usage;
 
 /// The directory with the controllers' binaries.

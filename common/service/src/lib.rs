@@ -1,5 +1,10 @@
 //! The process: flags, logging, the server of metrics and diagnostics, the watch for second writers, from start to drain.
 
+/// The allocator of static binaries. musl's own takes three times as long for an allocation.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 pub mod app;
 pub mod built_in_flags;
 pub mod logging;

@@ -52,6 +52,7 @@ mod report;
 pub(crate) mod request;
 mod scheduler;
 mod script;
+mod waits;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -71,6 +72,7 @@ use tokio::{
 
 pub use heartbeat::RUNTIME;
 use objects::{Node, Pod};
+pub use waits::{WaitCounts, Waits};
 
 /// How nodes are to be. Six nodes `node-0` to `node-5` with heartbeats every 10 s if nothing else is said.
 #[derive(Clone, Debug)]
@@ -142,22 +144,24 @@ impl Builder {
         let (to_heartbeat, from_heartbeat) = mpsc::unbounded_channel();
         let registered = watch::Sender::new(0);
         let zones = self.settings.zones;
+        let (scheduler_waits, kubelet_waits) = (Waits::default(), Waits::default());
+        let kubelets = kubelet::Kubelets::new(api("kubelet"), self.is_dual_stack, kubelet_waits.clone());
         let mut tasks = vec![
-            tokio::spawn(kubelet::Kubelets::new(api("kubelet"), self.is_dual_stack).run(from_kubelets)),
+            tokio::spawn(kubelets.run(from_kubelets)),
             tokio::spawn(
                 heartbeat::Heartbeat::new(api("kubelet"), self.settings, registered.clone()).run(from_heartbeat),
             ),
         ];
         let mut watched = None;
         if self.schedules {
-            let scheduler = scheduler::Scheduler::new(api("kube-scheduler"));
+            let scheduler = scheduler::Scheduler::new(api("kube-scheduler"), scheduler_waits.clone());
             tasks.push(tokio::spawn(scheduler.run(from_scheduler)));
             let handler = node_handler(to_scheduler.clone());
             watched = Some(Informer::<Node>::start(api("kube-scheduler"), Config::default(), vec![handler]));
         }
         let names = Mutex::new(Names { known: BTreeMap::new(), next: 0 });
         let prefix = self.prefix;
-        let handler = pod_handler(self.schedules.then_some(to_scheduler), to_kubelets.clone());
+        let handler = pod_handler(clock.clone(), self.schedules.then_some(to_scheduler), to_kubelets.clone());
         let mut this = Nodes {
             prefix,
             zones,
@@ -168,6 +172,8 @@ impl Builder {
             tasks,
             watched,
             watched_pods: None,
+            scheduler_waits,
+            kubelet_waits,
             keeper,
         };
         for _ in 0..self.count {
@@ -182,6 +188,7 @@ impl Builder {
 
 /// Sends Pods to whom they concern.
 fn pod_handler(
+    clock: Clock,
     scheduler: Option<mpsc::UnboundedSender<scheduler::News>>,
     kubelets: mpsc::UnboundedSender<kubelet::News>,
 ) -> Handler<Pod> {
@@ -192,14 +199,15 @@ fn pod_handler(
             Event::Deleted(pod) => (pod, pod.spec.node_name.is_empty(), true),
             Event::Unreadable(_) => return,
         };
+        let now = clock.instant();
         // A task that is gone needs no news.
         if was_unbound && let Some(scheduler) = &scheduler {
             let pod = Arc::clone(pod);
-            let _ = scheduler.send(if gone { scheduler::News::PodGone(pod) } else { scheduler::News::Pod(pod) });
+            let _ = scheduler.send(if gone { scheduler::News::PodGone(pod) } else { scheduler::News::Pod(pod, now) });
         }
         if !pod.spec.node_name.is_empty() {
             let pod = Arc::clone(pod);
-            let _ = kubelets.send(if gone { kubelet::News::PodGone(pod) } else { kubelet::News::Pod(pod) });
+            let _ = kubelets.send(if gone { kubelet::News::PodGone(pod) } else { kubelet::News::Pod(pod, now) });
         }
     })
 }
@@ -239,6 +247,8 @@ pub struct Nodes {
     tasks: Vec<JoinHandle<()>>,
     watched: Option<Informer<Node>>,
     watched_pods: Option<Informer<Pod>>,
+    scheduler_waits: Waits,
+    kubelet_waits: Waits,
     /// The gate of the clients is open for as long as this lives.
     #[expect(dead_code, reason = "kept, not used")]
     keeper: Keeper,
@@ -273,6 +283,17 @@ impl Nodes {
     pub fn names_in_zone(&self, zone: u32) -> Vec<String> {
         let number = |name: &String| name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok());
         self.names().into_iter().filter(|name| number(name).is_some_and(|n| n % self.zones == zone)).collect()
+    }
+
+    /// The time from each Pod event that needs a binding until the scheduler sends it.
+    pub fn scheduler_waits(&self) -> &Waits {
+        &self.scheduler_waits
+    }
+
+    /// The time from each event or due time of a Pod that a kubelet has to report until it sends the request. The time that the
+    /// API server takes to answer is not part of it.
+    pub fn kubelet_waits(&self) -> &Waits {
+        &self.kubelet_waits
     }
 
     /// Starts one more node, and says its name.

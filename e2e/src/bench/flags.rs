@@ -36,6 +36,9 @@ impl ClusterFlag {
 /// method, which does not tell GET, LIST and WATCH apart. On envtest the table also shows the processor time of kube-apiserver
 /// and etcd, which serve the controllers, the simulated nodes and the bench itself. The last part of the table sums up all
 /// phases.
+///
+/// The workload `cluster` adds a table with a line for each controller: processor time, memory, bytes received by watches, requests,
+/// and the time from an event to the write that answers it; and a table of all requests by verb and resource.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench", max_term_width = 120, after_help = workloads::help())]
 pub(super) struct Flags {
@@ -43,9 +46,9 @@ pub(super) struct Flags {
     #[arg(long, value_name = "NAME", default_value = "one-deployment")]
     pub(super) workload: String,
     /// Number of Pods [default: depends on the workload, see below]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, visible_alias = "scale", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) pods: Option<u32>,
-    /// Number of simulated nodes [default: 10; for DaemonSets, nodes-rest and zone-lost it
+    /// Number of simulated nodes [default: 10; for DaemonSets, nodes-rest, zone-lost and cluster it
     /// follows from the number of Pods]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) nodes: Option<u32>,
@@ -65,6 +68,10 @@ pub(super) struct Flags {
     /// File to write all runs and the figures of the table to, as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// File to write a chart to, as SVG: processor time and memory over the time of the first run of Nonet and of the peer, and of
+    /// their API servers
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
     /// A file that --json of an earlier run with the same setup has written: the table shows the ratio of the figures of
     /// Nonet to those of that run
     #[arg(long, value_name = "FILE")]

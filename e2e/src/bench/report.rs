@@ -7,6 +7,8 @@
 //! ```
 
 mod baseline;
+mod chart;
+mod details;
 mod figure;
 mod memory;
 mod phase;
@@ -17,7 +19,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::timeline::Timeline;
+
 pub(super) use baseline::Baseline;
+pub(super) use details::{Details, NodeWaits, Reactions, Wait, Whole, summary};
 use figure::{Row, RunFigures, Section, sections};
 pub(super) use memory::Memory;
 pub(super) use phase::{Amount, Latency, Phase};
@@ -44,6 +49,11 @@ pub(super) struct Run {
     pub(super) phases: Vec<Phase>,
     /// By process.
     pub(super) memory: BTreeMap<String, Memory>,
+    /// What is measured in detail over all phases, where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) whole: Option<Whole>,
+    /// A sample a second of processor time and memory.
+    pub(super) timeline: Timeline,
 }
 
 /// The results of all runs with the same controllers.
@@ -67,7 +77,8 @@ impl Run {
     /// The figures of each phase, of memory, and of the whole workload, with a title for each of these parts.
     fn figures(&self, pods: u32) -> RunFigures<'_> {
         let mut parts: RunFigures<'_> = self.phases.iter().map(|phase| (phase.name, phase.figures())).collect();
-        parts.push(("memory", memory::figures(&self.memory, pods)));
+        parts.push(("memory", memory::figures(&self.memory, pods, self.whole.is_none())));
+        parts.extend(details::sections(self));
         parts.push(("whole workload", phase::totals(&self.phases)));
         parts
     }

@@ -29,6 +29,11 @@ impl Requests {
         Self(self.0.iter().filter_map(difference).collect())
     }
 
+    /// All counters.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(what, count)| (what.as_str(), *count))
+    }
+
     /// The number of all requests.
     pub(super) fn total(&self) -> u64 {
         self.0.values().sum()

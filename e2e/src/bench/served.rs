@@ -60,7 +60,7 @@ impl Pod {
 
 /// What is read of a slice.
 #[derive(Debug, Deserialize)]
-struct Slice {
+pub(super) struct Slice {
     metadata: Meta,
     #[serde(default)]
     endpoints: Option<Vec<Endpoint>>,
@@ -104,7 +104,7 @@ impl Slice {
 
 /// What both watches have shown.
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     /// The Pods that slices are to show as ready.
     wanted: BTreeSet<Arc<str>>,
     /// In how many slices each Pod is ready.
@@ -116,7 +116,8 @@ struct State {
 }
 
 impl State {
-    fn pod(&mut self, name: &Arc<str>, wanted: bool, now: Instant) {
+    /// A Pod is to be shown as ready, or not.
+    pub(super) fn pod(&mut self, name: &Arc<str>, wanted: bool, now: Instant) {
         let changed = if wanted { self.wanted.insert(Arc::clone(name)) } else { self.wanted.remove(name) };
         if !changed {
             return;
@@ -130,6 +131,38 @@ impl State {
         } else {
             self.pending.insert(Arc::clone(name), now);
         }
+    }
+
+    /// An event of the watch of slices.
+    pub(super) fn slice_event(&mut self, event: &Event<Slice>, now: Instant) {
+        let none = BTreeSet::new();
+        match event {
+            Event::Added(slice) => self.slice(&none, &slice.ready(), now),
+            Event::Updated { old, new } => self.slice(&old.ready(), &new.ready(), now),
+            Event::Deleted(slice) => self.slice(&slice.ready(), &none, now),
+            Event::Unreadable(_) => {}
+        }
+    }
+
+    /// Whether the slices show exactly the Pods that they are to show.
+    pub(super) fn is_complete(&self) -> bool {
+        self.pending.is_empty() && self.shown.len() == self.wanted.len()
+    }
+
+    /// Whether the slices show no Pod and are to show none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shown.is_empty() && self.wanted.is_empty()
+    }
+
+    /// The latencies since this was last asked.
+    pub(super) fn take_latencies(&mut self) -> Vec<Duration> {
+        std::mem::take(&mut self.latencies)
+    }
+
+    /// Where things are, in a few words.
+    pub(super) fn describe(&self) -> String {
+        let (shown, wanted, pending) = (self.shown.len(), self.wanted.len(), self.pending.len());
+        format!("{shown} shown, {wanted} ready, {pending} changes to follow")
     }
 
     fn slice(&mut self, before: &BTreeSet<Arc<str>>, after: &BTreeSet<Arc<str>>, now: Instant) {
@@ -182,7 +215,7 @@ impl Served {
     /// Whether the slices show exactly so many ready Pods, and every change that was seen.
     pub(super) fn shows(&self, pods: usize) -> bool {
         let state = self.state.lock();
-        state.pending.is_empty() && state.shown.len() == pods && state.wanted.len() == pods
+        state.is_complete() && state.wanted.len() == pods
     }
 
     /// How many Pods have become ready in all.
@@ -192,14 +225,12 @@ impl Served {
 
     /// The latencies since this was last asked.
     pub(super) fn take_latencies(&self) -> Vec<Duration> {
-        std::mem::take(&mut self.state.lock().latencies)
+        self.state.lock().take_latencies()
     }
 
     /// Where things are, in a few words.
     pub(super) fn state(&self) -> String {
-        let state = self.state.lock();
-        let (shown, wanted, pending) = (state.shown.len(), state.wanted.len(), state.pending.len());
-        format!("{shown} shown, {wanted} ready, {pending} changes to follow")
+        self.state.lock().describe()
     }
 }
 
@@ -216,16 +247,7 @@ fn pod_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Pod> {
 
 fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Slice> {
     let state = Arc::clone(state);
-    Box::new(move |event, _| {
-        let none = BTreeSet::new();
-        let mut state = state.lock();
-        match event {
-            Event::Added(slice) => state.slice(&none, &slice.ready(), clock.instant()),
-            Event::Updated { old, new } => state.slice(&old.ready(), &new.ready(), clock.instant()),
-            Event::Deleted(slice) => state.slice(&slice.ready(), &none, clock.instant()),
-            Event::Unreadable(_) => {}
-        }
-    })
+    Box::new(move |event, _| state.lock().slice_event(event, clock.instant()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Where workloads are run: a namespace on a cluster, with the processes under test.
 
+mod counters;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use common::{clock::Instant, object::Resource};
@@ -9,16 +11,19 @@ use serde_json::{Value, json};
 
 use super::{
     Error,
+    observer::Observer,
     progress::Progress,
-    report::{Amount, Latency, Memory, Phase, Run},
+    report::{Amount, Details, Latency, Memory, Phase, Reactions, Run, Whole, summary},
     served::Served,
     subject::{Sample, Subject},
+    timeline::Sampler,
 };
 use crate::{
     cluster::{Cluster, Kind},
     nodes::Nodes,
     suite::{Client, PatchKind, resources},
 };
+use counters::{Bytes, Waits};
 
 /// How long anything may take before it counts as stuck: this much, and as much again for every thousand Pods.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,6 +51,13 @@ pub(super) struct Stage<'a> {
     pods: u32,
     phases: Vec<Phase>,
     memory: BTreeMap<String, Memory>,
+    sampler: Sampler,
+    /// Whether each process is measured by itself.
+    is_detailed: bool,
+    /// All latencies so far.
+    reactions: Reactions,
+    /// The waits of simulated nodes when the stage was set.
+    waits: Waits,
 }
 
 /// A phase on its way.
@@ -55,6 +67,9 @@ pub(super) struct Running {
     before: Sample,
     marks: Vec<(&'static str, Duration)>,
     latency: Option<Latency>,
+    bytes: BTreeMap<String, Bytes>,
+    waits: Waits,
+    reactions: Reactions,
     clock: common::clock::Clock,
 }
 
@@ -67,6 +82,13 @@ impl Running {
     /// Changes of Pods took this long to be followed.
     pub(super) fn followed(&mut self, latencies: Vec<Duration>) {
         self.latency = Latency::of(latencies);
+    }
+
+    /// Controllers took this long to answer events.
+    pub(super) fn reacted(&mut self, reactions: Reactions) {
+        for (controller, latencies) in reactions {
+            self.reactions.entry(controller).or_default().extend(latencies);
+        }
     }
 
     /// Something was reached: the figure is the time since it was due.
@@ -83,13 +105,33 @@ impl<'a> Stage<'a> {
         nodes: Option<&'a Nodes>,
         mut subject: Subject,
         pods: u32,
+        is_detailed: bool,
     ) -> Result<Self, Error> {
         let client = Client::new(cluster.client().clone());
         let namespace = format!("nonet-bench-{:08x}", cluster.clock().random_u64() as u32);
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         client.create(resources::NAMESPACES, "", &object).await?;
+        let pids = subject.pids().clone();
+        for (name, pid) in cluster.processes() {
+            pids.set(name, vec![pid]);
+        }
+        pids.set(super::NAME, vec![std::process::id()]);
+        let sampler = Sampler::start(pids, cluster.clock());
         subject.ready().await?;
-        Ok(Self { cluster, nodes, client, namespace, subject, pods, phases: Vec::new(), memory: BTreeMap::new() })
+        Ok(Self {
+            cluster,
+            nodes,
+            client,
+            namespace,
+            subject,
+            pods,
+            phases: Vec::new(),
+            memory: BTreeMap::new(),
+            sampler,
+            is_detailed,
+            reactions: Reactions::new(),
+            waits: Waits::of(nodes),
+        })
     }
 
     /// How many Pods the workload is about.
@@ -122,18 +164,84 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Says that all objects are there and nothing is to be done: what the processes hold is what they hold at rest.
+    pub(super) fn at_rest(&mut self) {
+        for (name, usage) in self.subject.usage() {
+            self.memory.entry(name).or_default().rest = usage.resident;
+        }
+    }
+
     /// Begins a phase.
     pub(super) async fn begin(&mut self, name: &'static str) -> Result<Running, Error> {
         self.rest().await;
+        // First, so that the processor time for the metrics is not part of the phase.
+        let bytes = self.bytes().await?;
         let before = self.subject.sample(self.cluster).await?;
         let clock = self.cluster.clock().clone();
-        Ok(Running { name, started: clock.instant(), before, marks: Vec::new(), latency: None, clock })
+        self.sampler.phase(name);
+        Ok(Running {
+            name,
+            started: clock.instant(),
+            before,
+            marks: Vec::new(),
+            latency: None,
+            bytes,
+            waits: Waits::of(self.nodes),
+            reactions: Reactions::new(),
+            clock,
+        })
+    }
+
+    /// The bytes that each process has received so far, where this is measured.
+    async fn bytes(&self) -> Result<BTreeMap<String, Bytes>, Error> {
+        if !self.is_detailed {
+            return Ok(BTreeMap::new());
+        }
+        let answered = self.subject.answered().await?;
+        let of = |(name, pid): (String, u32)| {
+            let answered = answered.get(&name).copied().unwrap_or(0);
+            (name, Bytes { received: self.sampler.received(pid), answered })
+        };
+        Ok(self.subject.process_ids().map(of).collect())
+    }
+
+    /// What a phase has cost each process.
+    async fn details(&mut self, running: &Running, after: &Sample) -> Result<Option<Details>, Error> {
+        if !self.is_detailed {
+            return Ok(None);
+        }
+        let bytes = self.bytes().await?;
+        let since = |(name, now): (&String, &Bytes)| {
+            let before = running.bytes.get(name).copied().unwrap_or_default();
+            let received = now.received.saturating_sub(before.received);
+            (name.clone(), Bytes { received, answered: now.answered.saturating_sub(before.answered) })
+        };
+        let bytes: BTreeMap<String, Bytes> = bytes.iter().map(since).collect();
+        let requests = after.requests_by_process.iter().map(|(name, requests)| {
+            let before = running.before.requests_by_process.get(name).cloned().unwrap_or_default();
+            (name.clone(), requests.since(&before))
+        });
+        for (controller, latencies) in &running.reactions {
+            self.reactions.entry(controller).or_default().extend(latencies);
+        }
+        Ok(Some(Details {
+            requests: requests.collect(),
+            received_bytes: bytes.iter().map(|(name, bytes)| (name.clone(), bytes.received)).collect(),
+            watch_bytes: bytes
+                .iter()
+                .map(|(name, bytes)| (name.clone(), bytes.received.saturating_sub(bytes.answered)))
+                .collect(),
+            bench_cpu_seconds: after.bench_cpu.saturating_sub(running.before.bench_cpu).as_secs_f64(),
+            reactions: summary(&running.reactions),
+            waits: Waits::of(self.nodes).since(&running.waits),
+        }))
     }
 
     /// Ends a phase that was about so much: once the processes are at rest.
     pub(super) async fn finish(&mut self, running: Running, amount: Amount) -> Result<(), Error> {
         self.rest().await;
         let after = self.subject.sample(self.cluster).await?;
+        let details = self.details(&running, &after).await?;
         let before = &running.before;
         let spent = |(name, usage): (&String, &crate::process::Usage)| {
             let before = before.usage.get(name).map_or(Duration::ZERO, |usage| usage.cpu);
@@ -154,6 +262,7 @@ impl<'a> Stage<'a> {
             requests: after.requests.since(&before.requests),
             resident: after.usage.iter().map(|(name, usage)| (name.clone(), usage.resident)).collect(),
             latency: running.latency,
+            details,
         });
         Ok(())
     }
@@ -236,6 +345,31 @@ impl<'a> Stage<'a> {
             }
             self.wait(started, || format!("{} {name} is still there", resource.kind)).await?;
         }
+    }
+
+    /// Follows all objects of the namespaces whose names begin like that of the stage.
+    pub(super) async fn observe(&self) -> Observer {
+        Observer::follow(self.cluster, &self.namespace).await
+    }
+
+    /// Waits until what an observer sees is as wanted. Nodes may take as long as they may in [`Self::until_nodes`].
+    pub(super) async fn until_observed(
+        &mut self,
+        observer: &Observer,
+        what: &str,
+        wanted: impl Fn(&Observer) -> bool,
+    ) -> Result<(), Error> {
+        let started = self.cluster.clock().instant();
+        let patience = self.patience() + NODES_PATIENCE;
+        while !wanted(observer) {
+            if self.cluster.clock().instant() - started > patience {
+                let seconds = patience.as_secs();
+                return Err(Error::TimedOut(format!("after {seconds} s: not {what}: {}", observer.describe())));
+            }
+            self.subject.check()?;
+            self.cluster.clock().sleep(LOOK_EVERY).await;
+        }
+        Ok(())
     }
 
     /// Follows the Jobs of the namespace from now on.
@@ -329,13 +463,18 @@ impl<'a> Stage<'a> {
     }
 
     async fn wait(&mut self, started: Instant, why: impl FnOnce() -> String) -> Result<(), Error> {
-        let patience = PATIENCE * (1 + self.pods / 1000);
+        let patience = self.patience();
         if self.cluster.clock().instant() - started > patience {
             return Err(Error::TimedOut(format!("after {} s: {}", patience.as_secs(), why())));
         }
         self.subject.check()?;
         self.cluster.clock().sleep(LOOK_EVERY).await;
         Ok(())
+    }
+
+    /// How long anything may take before it counts as stuck.
+    fn patience(&self) -> Duration {
+        PATIENCE * (1 + self.pods / 1000)
     }
 
     async fn count(&self, resource: Resource) -> Result<u32, Error> {
@@ -391,7 +530,11 @@ impl<'a> Stage<'a> {
 
     /// The results, and the processes, which still run.
     pub(super) fn end(self) -> (Subject, Run) {
-        (self.subject, Run { phases: self.phases, memory: self.memory })
+        let whole = self
+            .is_detailed
+            .then(|| Whole { reactions: summary(&self.reactions), waits: Waits::of(self.nodes).since(&self.waits) });
+        let run = Run { phases: self.phases, memory: self.memory, whole, timeline: self.sampler.timeline() };
+        (self.subject, run)
     }
 
     /// Patches an object of the namespace.

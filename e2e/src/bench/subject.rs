@@ -7,6 +7,7 @@ use common::app::Definition;
 use super::{
     Error, peer,
     requests::{Requests, verbs},
+    timeline::{CONTROLLERS, Pids},
 };
 use crate::{
     cluster::Cluster,
@@ -60,7 +61,9 @@ impl Choice {
                 players.push(Player::start(launch, Metrics::Client(client), cluster)?);
             }
         }
-        Ok(Subject { players })
+        let subject = Subject { players, pids: Pids::default() };
+        subject.tell_pids();
+        Ok(subject)
     }
 }
 
@@ -137,6 +140,8 @@ impl Player {
 /// The processes under test.
 pub(super) struct Subject {
     players: Vec<Player>,
+    /// The ids of the processes, for sampling.
+    pids: Pids,
 }
 
 /// Counters at one time.
@@ -150,6 +155,10 @@ pub(super) struct Sample {
     pub(super) requests: Requests,
     /// Voluntary context switches of all processes under test; none if there is no process.
     pub(super) context_switches: Option<u64>,
+    /// Requests by process under test.
+    pub(super) requests_by_process: BTreeMap<String, Requests>,
+    /// Processor time of the bench itself, with the nodes that it simulates and, on the sandbox, the API server.
+    pub(super) bench_cpu: Duration,
 }
 
 impl Subject {
@@ -175,23 +184,61 @@ impl Subject {
 
     /// All counters, also those of the cluster's processes.
     pub(super) async fn sample(&self, cluster: &Cluster) -> Result<Sample, Error> {
-        let mut requests = Requests::default();
+        let mut by_process: BTreeMap<String, Requests> =
+            self.players.iter().map(|player| (player.process.name().to_owned(), Requests::default())).collect();
         if let Some(counted) = cluster.requests() {
             for (key, count) in counted {
-                if self.players.iter().any(|player| player.process.name() == key.identity) {
+                if let Some(requests) = by_process.get_mut(&key.identity) {
                     requests.add(format!("{} {}", key.verb, key.resource), count);
                 }
             }
         } else {
             for player in &self.players {
+                let requests = by_process.entry(player.process.name().to_owned()).or_default();
                 requests.merge(&player.requests_before);
                 requests.merge(&player.sent().await?);
             }
         }
+        let mut requests = Requests::default();
+        for of_process in by_process.values() {
+            requests.merge(of_process);
+        }
         let servers = cluster.processes().into_iter();
         let server_cpu = servers.filter_map(|(name, pid)| Some((name.to_owned(), Usage::of(pid)?.cpu))).collect();
         let context_switches = self.players.iter().filter_map(Player::context_switches).reduce(|a, b| a + b);
-        Ok(Sample { usage: self.usage(), server_cpu, requests, context_switches })
+        let bench_cpu = Usage::of(std::process::id()).unwrap_or_default().cpu;
+        Ok(Sample {
+            usage: self.usage(),
+            server_cpu,
+            requests,
+            context_switches,
+            requests_by_process: by_process,
+            bench_cpu,
+        })
+    }
+
+    /// The ids of the processes, kept up to date.
+    pub(super) fn pids(&self) -> &Pids {
+        &self.pids
+    }
+
+    /// The ids of the processes by their names.
+    pub(super) fn process_ids(&self) -> impl Iterator<Item = (String, u32)> {
+        self.players.iter().map(|player| (player.process.name().to_owned(), player.process.pid()))
+    }
+
+    /// The bytes of all answers other than watches, as each process counts them.
+    pub(super) async fn answered(&self) -> Result<BTreeMap<String, u64>, Error> {
+        let mut bytes = BTreeMap::new();
+        for player in &self.players {
+            let sum = player.metrics().await?.sum("rest_client_response_size_bytes_sum").unwrap_or(0.0);
+            bytes.insert(player.process.name().to_owned(), sum as u64);
+        }
+        Ok(bytes)
+    }
+
+    fn tell_pids(&self) {
+        self.pids.set(CONTROLLERS, self.players.iter().map(|player| player.process.pid()).collect());
     }
 
     /// Ends all processes in order and starts them again.
@@ -210,6 +257,7 @@ impl Subject {
             next.push(player);
         }
         self.players = next;
+        self.tell_pids();
         self.ready().await
     }
 

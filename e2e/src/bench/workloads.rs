@@ -1,6 +1,7 @@
 //! What is done while the controllers are measured: one file for each kind of work.
 
 mod cascade;
+mod cluster;
 mod cron_jobs;
 mod daemon_sets;
 mod jobs;
@@ -29,6 +30,10 @@ pub(super) trait Workload: Sync {
     fn zones(&self) -> u32 {
         3
     }
+    /// Whether each controller is measured by itself: its requests, the bytes it receives, how fast it reacts.
+    fn is_detailed(&self) -> bool {
+        false
+    }
     /// The controllers without which it comes to no end.
     fn needs(&self) -> &'static [&'static str];
     /// Does it, in phases of the stage.
@@ -51,6 +56,7 @@ const ALL: &[&dyn Workload] = &[
     &cron_jobs::CronJobs,
     &nodes::Rest,
     &nodes::ZoneLost,
+    &cluster::Cluster,
 ];
 
 /// The workload of that name.

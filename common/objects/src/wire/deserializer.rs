@@ -1,6 +1,9 @@
 //! Reads an encoded message through serde, as if it were the object's JSON.
 
-use std::fmt::{self, Write as _};
+use std::{
+    cell::Cell,
+    fmt::{self, Write as _},
+};
 
 use jiff::Timestamp;
 use serde::de::{
@@ -33,6 +36,7 @@ impl<'de> Value<'de> {
         message: &'static Message,
         wanted: Option<&'static [&'static str]>,
     ) -> Result<Entries<'de>, Error> {
+        let wanted = Wanted::of(message, wanted);
         Ok(Entries { rest: Fields(self.datum.bytes()?), message, wanted, parent: None, next: None })
     }
 
@@ -174,12 +178,57 @@ impl<'de> Deserializer<'de> for Value<'de> {
     }
 }
 
+/// The fields of a message that the reader knows. All others are passed over.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Their names, if the reader says which they are.
+    names: Option<&'static [&'static str]>,
+    /// A bit for each number below 64. Fields with a larger number, which few messages have, are left to the reader.
+    numbers: u64,
+}
+
+/// The sets that were computed last, by the addresses of the message and of the names.
+type Computed = [(usize, usize, u64); 64];
+
+thread_local! {
+    static COMPUTED: Cell<Computed> = const { Cell::new([(0, 0, 0); 64]) };
+}
+
+impl Wanted {
+    fn of(message: &'static Message, names: Option<&'static [&'static str]>) -> Self {
+        let numbers = names.map_or(u64::MAX, |known| Self::numbers(message, known));
+        Self { names, numbers }
+    }
+
+    /// The numbers of the fields with these names, and of inlined messages. Computed once for each type that is read.
+    fn numbers(message: &'static Message, names: &'static [&'static str]) -> u64 {
+        // Slices of different lengths may begin at one address.
+        let key = (std::ptr::from_ref(message).addr(), names.as_ptr().addr() ^ names.len().rotate_right(8));
+        let slot = ((key.0 >> 5) ^ (key.1 >> 4)) % 64;
+        COMPUTED.with(|computed| {
+            let slots = Cell::as_array_of_cells(computed);
+            let (of_message, of_names, numbers) = slots[slot].get();
+            if (of_message, of_names) == key && numbers != 0 {
+                return numbers;
+            }
+            let is_wanted = |field: &&Field| field.name.is_empty() || names.contains(&field.name);
+            let wanted = message.fields.iter().filter(is_wanted).filter(|field| field.number < 64);
+            let numbers = wanted.fold(0, |numbers, field| numbers | 1 << field.number);
+            slots[slot].set((key.0, key.1, numbers));
+            numbers
+        })
+    }
+
+    fn has(self, number: u32) -> bool {
+        number >= 64 || self.numbers & (1 << number) != 0
+    }
+}
+
 /// The fields of a message, as the entries of a JSON object.
 struct Entries<'de> {
     rest: Fields<'de>,
     message: &'static Message,
-    /// The names that the reader knows, if it says so: all others are passed over.
-    wanted: Option<&'static [&'static str]>,
+    wanted: Wanted,
     /// What is left of the message that this one is inlined in.
     parent: Option<(Fields<'de>, &'static Message)>,
     next: Option<(&'static Field, Datum<'de>)>,
@@ -192,20 +241,25 @@ impl<'de> Entries<'de> {
             let Some((number, datum)) = self.rest.next()? else {
                 let Some((rest, message)) = self.parent.take() else { return Ok(None) };
                 (self.rest, self.message) = (rest, message);
+                self.wanted = Wanted::of(message, self.wanted.names);
                 continue;
             };
+            if !self.wanted.has(number) {
+                continue;
+            }
             let Some(field) = self.message.field(number) else { continue };
             match field.shape {
                 Shape::Object(inlined) if field.name.is_empty() && self.parent.is_none() => {
                     self.parent = Some((self.rest, self.message));
                     (self.rest, self.message) = (Fields(datum.bytes()?), inlined);
+                    self.wanted = Wanted::of(inlined, self.wanted.names);
                     continue;
                 }
                 _ => {}
             }
             let value = Value { datum, shape: field.shape, name: field.name };
             let is_absent = field.zero == Zero::Absent && value.is_zero();
-            if !is_absent && self.wanted.is_none_or(|wanted| wanted.contains(&field.name)) {
+            if !is_absent {
                 return Ok(Some((field, datum)));
             }
         }

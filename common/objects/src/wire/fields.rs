@@ -41,11 +41,19 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// If the message is truncated, or has a field of a type that Kubernetes does not use.
+    #[inline]
     pub(super) fn next(&mut self) -> Result<Option<(u32, Datum<'a>)>, Error> {
         if self.0.is_empty() {
             return Ok(None);
         }
-        let (number, kind) = decode_key(&mut self.0).map_err(|error| Error::new(&error.to_string()))?;
+        // Nearly every key and length is one byte.
+        let (number, kind) = match self.0 {
+            [key, rest @ ..] if *key < 0x80 && *key & 7 == WireType::LengthDelimited as u8 && *key > 7 => {
+                self.0 = rest;
+                (u32::from(*key >> 3), WireType::LengthDelimited)
+            }
+            _ => decode_key(&mut self.0).map_err(|error| Error::new(&error.to_string()))?,
+        };
         let datum = match kind {
             WireType::Varint => Datum::Varint(self.varint()?),
             WireType::LengthDelimited => {
@@ -61,10 +69,18 @@ impl<'a> Fields<'a> {
         Ok(Some((number, datum)))
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64, Error> {
+        if let [byte, rest @ ..] = self.0
+            && *byte < 0x80
+        {
+            self.0 = rest;
+            return Ok(u64::from(*byte));
+        }
         decode_varint(&mut self.0).map_err(|error| Error::new(&error.to_string()))
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8], Error> {
         let (taken, rest) =
             self.0.split_at_checked(length).ok_or_else(|| Error::new("the message ends in the middle of a field"))?;

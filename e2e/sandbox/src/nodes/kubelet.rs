@@ -30,6 +30,7 @@ use super::{
     report::{self, Place, Shown},
     request::{CONCURRENCY, backoff, is_transient},
     script::Script,
+    waits::Waits,
 };
 
 /// After how long a kubelet sets right what somebody else has written into a status. Upstream: `pkg/kubelet/status`,
@@ -38,8 +39,8 @@ const RECONCILIATION: Duration = Duration::from_secs(10);
 
 /// What the kubelets are told.
 pub(super) enum News {
-    /// A Pod came or changed.
-    Pod(Arc<Pod>),
+    /// A Pod came or changed at that time.
+    Pod(Arc<Pod>, Instant),
     /// A Pod is gone.
     PodGone(Arc<Pod>),
     /// Something happened to a node.
@@ -79,6 +80,8 @@ struct Tenant {
     /// What the API server was told last.
     told: Option<Shown>,
     request: Request,
+    /// Since when the request in the queue has been needed.
+    needed: Instant,
     failures: u32,
     /// Nothing is sent before then.
     hold: Option<Instant>,
@@ -119,10 +122,11 @@ pub(super) struct Kubelets {
     addresses: address::Pool,
     /// Whether Pods have an address of each family.
     is_dual_stack: bool,
+    waits: Waits,
 }
 
 impl Kubelets {
-    pub(super) fn new(api: Api, is_dual_stack: bool) -> Self {
+    pub(super) fn new(api: Api, is_dual_stack: bool, waits: Waits) -> Self {
         Self {
             api,
             hosts: BTreeMap::new(),
@@ -133,6 +137,7 @@ impl Kubelets {
             requests: FuturesUnordered::new(),
             addresses: address::Pool::default(),
             is_dual_stack,
+            waits,
         }
     }
 
@@ -168,7 +173,7 @@ impl Kubelets {
 
     fn hear(&mut self, news: News) {
         match news {
-            News::Pod(pod) => self.see(pod),
+            News::Pod(pod, at) => self.see(pod, at),
             News::PodGone(pod) => self.forget(&pod.metadata.uid),
             News::Node(name, power) => self.switch(&name, power),
         }
@@ -199,7 +204,7 @@ impl Kubelets {
                         }
                         tenant.set_right();
                     }
-                    self.look(&uid);
+                    self.look(&uid, now.instant);
                 }
             }
             Power::Removed => {
@@ -223,7 +228,7 @@ impl Kubelets {
         tenants.into_iter().map(|(_, uid)| uid).collect()
     }
 
-    fn see(&mut self, pod: Arc<Pod>) {
+    fn see(&mut self, pod: Arc<Pod>, at: Instant) {
         let uid = pod.metadata.uid.clone();
         let now = self.now();
         if let Some(tenant) = self.tenants.get_mut(&uid) {
@@ -247,6 +252,7 @@ impl Kubelets {
                 life,
                 told,
                 request: Request::None,
+                needed: at,
                 failures: 0,
                 hold: None,
                 reconciliation: None,
@@ -255,7 +261,7 @@ impl Kubelets {
             };
             self.tenants.insert(uid.clone(), tenant);
         }
-        self.look(&uid);
+        self.look(&uid, at);
     }
 
     fn forget(&mut self, uid: &Uid) {
@@ -270,16 +276,16 @@ impl Kubelets {
     fn meet_agenda(&mut self) {
         let now = self.api.clock().instant();
         while let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= now) {
-            let uid = entry.remove();
+            let ((at, _), uid) = entry.remove_entry();
             if let Some(tenant) = self.tenants.get_mut(&uid) {
                 tenant.due = None;
             }
-            self.look(&uid);
+            self.look(&uid, at);
         }
     }
 
-    /// Brings a Pod's life up to now, and queues a request if the API server is to be told something.
-    fn look(&mut self, uid: &Uid) {
+    /// Brings a Pod's life up to now, and queues a request if the API server is to be told something, which is needed since `at`.
+    fn look(&mut self, uid: &Uid, at: Instant) {
         let now = self.now();
         let Some(tenant) = self.tenants.get_mut(uid) else { return };
         if tenant.request != Request::None {
@@ -299,6 +305,7 @@ impl Kubelets {
                 Some(at) => next = [next, Some(at)].into_iter().flatten().min(),
                 None => {
                     tenant.request = Request::Queued;
+                    tenant.needed = at;
                     self.queue.push_back(uid.clone());
                 }
             }
@@ -349,6 +356,7 @@ impl Kubelets {
                 })
             }
         };
+        self.waits.record(now.instant.saturating_duration_since(tenant.needed));
         tenant.request = Request::Busy;
         self.requests.push(request);
     }
@@ -381,7 +389,7 @@ impl Kubelets {
                 tenant.failures += 1;
             }
         }
-        self.look(&done.uid);
+        self.look(&done.uid, now);
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
 
 use common::{
     api::{Api, Error, Patch, Target},
+    clock::Instant,
     meta::{Key, Uid},
     object::Object as _,
 };
@@ -25,6 +26,7 @@ use super::{
     fit::{Misfit, fits},
     objects::{Node, PODS, Pod},
     request::{CONCURRENCY, insist},
+    waits::Waits,
 };
 
 /// The scheduler Pods ask for unless they name another.
@@ -32,8 +34,8 @@ const SCHEDULER: &str = "default-scheduler";
 
 /// What the scheduler is told.
 pub(super) enum News {
-    /// A Pod came or changed.
-    Pod(Arc<Pod>),
+    /// A Pod came or changed at that time.
+    Pod(Arc<Pod>, Instant),
     /// A Pod is gone.
     PodGone(Arc<Pod>),
     /// A Node came or changed.
@@ -45,6 +47,7 @@ pub(super) enum News {
 /// A Pod without a Node.
 struct Waiting {
     pod: Arc<Pod>,
+    since: Instant,
     state: State,
 }
 
@@ -82,10 +85,11 @@ pub(super) struct Scheduler {
     waiting: BTreeMap<Key, Waiting>,
     ready: VecDeque<Key>,
     requests: FuturesUnordered<BoxFuture<'static, Done>>,
+    waits: Waits,
 }
 
 impl Scheduler {
-    pub(super) fn new(api: Api) -> Self {
+    pub(super) fn new(api: Api, waits: Waits) -> Self {
         Self {
             api,
             nodes: BTreeMap::new(),
@@ -94,6 +98,7 @@ impl Scheduler {
             waiting: BTreeMap::new(),
             ready: VecDeque::new(),
             requests: FuturesUnordered::new(),
+            waits,
         }
     }
 
@@ -119,7 +124,7 @@ impl Scheduler {
 
     fn hear(&mut self, news: News) {
         match news {
-            News::Pod(pod) => self.see(pod),
+            News::Pod(pod, at) => self.see(pod, at),
             News::PodGone(pod) => {
                 self.waiting.remove(&pod.metadata.key());
             }
@@ -147,7 +152,7 @@ impl Scheduler {
         }
     }
 
-    fn see(&mut self, pod: Arc<Pod>) {
+    fn see(&mut self, pod: Arc<Pod>, at: Instant) {
         let key = pod.meta().key();
         let spec = &pod.spec;
         let ours = spec.scheduler_name.is_empty() || spec.scheduler_name == SCHEDULER;
@@ -165,7 +170,7 @@ impl Scheduler {
                 waiting.pod = pod;
             }
             _ => {
-                self.waiting.insert(key.clone(), Waiting { pod, state: State::Ready });
+                self.waiting.insert(key.clone(), Waiting { pod, since: at, state: State::Ready });
                 self.ready.push_back(key);
             }
         }
@@ -180,6 +185,7 @@ impl Scheduler {
             match choose(&pod, &self.order, &mut self.cursor) {
                 Ok(node) => {
                     waiting.state = State::Busy;
+                    self.waits.record(self.api.clock().instant().saturating_duration_since(waiting.since));
                     self.requests.push(bind(self.api.clone(), pod, node));
                 }
                 Err(message) => {

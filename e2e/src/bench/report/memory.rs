@@ -13,6 +13,8 @@ pub(in crate::bench) struct Memory {
     pub(in crate::bench) idle: u64,
     /// Just after a restart with all Pods in the cluster; zero where the workload does not measure it.
     pub(in crate::bench) filled: u64,
+    /// With all objects there and nothing to do; zero where the workload does not measure it.
+    pub(in crate::bench) rest: u64,
     /// The maximum.
     pub(in crate::bench) peak: u64,
     /// At the end, after all Pods are gone.
@@ -32,6 +34,9 @@ impl Memory {
             figures.push(megabytes("MB with all Pods cached", self.filled));
             figures.push(Figure::new(format!("{prefix}bytes a cached Pod"), 0, self.per_pod(pods)));
         }
+        if self.rest > 0 {
+            figures.push(megabytes("MB at rest", self.rest));
+        }
         figures.push(megabytes("MB at most", self.peak));
         figures.push(megabytes("MB afterwards", self.after));
         figures
@@ -43,16 +48,17 @@ impl std::iter::Sum for Memory {
         all.fold(Self::default(), |a, b| Self {
             idle: a.idle + b.idle,
             filled: a.filled + b.filled,
+            rest: a.rest + b.rest,
             peak: a.peak + b.peak,
             after: a.after + b.after,
         })
     }
 }
 
-/// The figures of all processes together, and of each if there are several.
-pub(super) fn figures(processes: &BTreeMap<String, Memory>, pods: u32) -> Vec<Figure> {
+/// The figures of all processes together, and, if wanted, of each if there are several.
+pub(super) fn figures(processes: &BTreeMap<String, Memory>, pods: u32, by_process: bool) -> Vec<Figure> {
     let mut figures = processes.values().copied().sum::<Memory>().figures("", pods);
-    if processes.len() > 1 {
+    if by_process && processes.len() > 1 {
         figures.extend(processes.iter().flat_map(|(name, memory)| memory.figures(&format!("  {name}: "), pods)));
     }
     figures

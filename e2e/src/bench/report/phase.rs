@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
-use super::figure::Figure;
+use super::{
+    details::{self, Details},
+    figure::Figure,
+};
 use crate::bench::requests::Requests;
 
 /// The number of things that a phase handles.
@@ -70,6 +73,9 @@ pub(in crate::bench) struct Phase {
     /// The time from changes to the reactions of the controllers, where it is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::bench) latency: Option<Latency>,
+    /// What it has cost each process, where that is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::bench) details: Option<Details>,
 }
 
 /// The time from changes to the reactions of the controllers, in milliseconds.
@@ -91,6 +97,11 @@ impl Latency {
         let last = durations.len().checked_sub(1)?;
         let at = |share: usize| durations[last * share / 100].as_secs_f64() * 1e3;
         Some(Self { changes: durations.len(), median: at(50), p99: at(99), longest: at(100) })
+    }
+
+    /// The median and the 99th percentile.
+    pub(super) fn shares(&self) -> [(&'static str, f64); 2] {
+        [("median", self.median), ("p99", self.p99)]
     }
 
     fn figures(&self) -> impl Iterator<Item = Figure> {
@@ -121,7 +132,8 @@ impl Phase {
         }
         let milliseconds = |label: String, seconds: f64| Figure::new(label, 3, seconds * 1e3 / amount);
         figures.push(milliseconds(format!("CPU, ms {a_unit}"), self.cpu()));
-        if self.cpu_seconds.len() > 1 {
+        // With details, a table of its own has a line for each process.
+        if self.cpu_seconds.len() > 1 && self.details.is_none() {
             figures.extend(self.cpu_seconds.iter().map(|(name, cpu)| milliseconds(format!("  {name}"), *cpu)));
         }
         for (name, cpu) in &self.server_cpu_seconds {
@@ -169,6 +181,9 @@ pub(super) fn totals(phases: &[Phase]) -> Vec<Figure> {
     }
     if let Some(switches) = phases.iter().filter_map(|phase| phase.context_switches).reduce(|a, b| a + b) {
         figures.push(Figure::new("context switches of the controllers", 0, switches as f64));
+    }
+    if let Some(bytes) = details::watched(phases) {
+        figures.push(Figure::new("MB received by watches", 2, bytes / 1e6));
     }
     let requests: u64 = phases.iter().map(|phase| phase.requests.total()).sum();
     figures.push(Figure::new("requests of the controllers", 0, requests as f64));

@@ -5,13 +5,20 @@ use std::{
     io::{self, Write as _},
 };
 
-use super::{Report, figure::Spread};
+use super::{
+    Report,
+    details::BY_CONTROLLER,
+    figure::{Section, Spread},
+};
 
 /// Width of the labels.
 const LABEL: usize = 54;
 /// Width of a value, and of one with its spread.
 const VALUE: usize = 24;
 const VALUE_WITH_SPREAD: usize = 34;
+/// Width of the names and of the values in the table of controllers.
+const NAME: usize = 28;
+const COLUMN: usize = 12;
 
 impl Report {
     /// Prints the table.
@@ -37,6 +44,10 @@ impl Report {
         }
         out.push('\n');
         for section in self.sections() {
+            if section.title == BY_CONTROLLER {
+                out.push_str(&self.controllers(&section));
+                continue;
+            }
             let _ = writeln!(out, "{}", section.title);
             for row in &section.rows {
                 let _ = write!(out, "  {:<1$}", row.label, LABEL - 2);
@@ -48,6 +59,42 @@ impl Report {
                 }
                 if self.baseline.is_some() {
                     let _ = write!(out, "{:>12}", ratio_cell(self.ratio_to_baseline(&section, row)));
+                }
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    /// A table of its own for each subject that has several processes, with a line for each process and one for all: medians.
+    fn controllers(&self, section: &Section) -> String {
+        let mut out = String::new();
+        for (subject, results) in self.results.iter().enumerate() {
+            let mut lines: Vec<(&str, Vec<(&str, String)>)> = Vec::new();
+            for row in &section.rows {
+                let Some((name, column)) = row.key().split_once(": ") else { continue };
+                let Some(spread) = row.spreads.get(subject).copied().flatten() else { continue };
+                let value = (column, cell(Some(spread), row.digits, 1));
+                match lines.last_mut().filter(|(last, _)| *last == name) {
+                    Some((_, values)) => values.push(value),
+                    None => lines.push((name, vec![value])),
+                }
+            }
+            // One process and the sum of it.
+            if lines.len() <= 2 {
+                continue;
+            }
+            // The sum is behind the others, whatever subject was first.
+            lines.sort_by_key(|(name, _)| *name == "all");
+            let _ = write!(out, "{:<NAME$}", format!("{}, by controller", results.name));
+            for (column, _) in lines.first().into_iter().flat_map(|(_, values)| values) {
+                let _ = write!(out, "{column:>COLUMN$}");
+            }
+            out.push('\n');
+            for (name, values) in &lines {
+                let _ = write!(out, "  {name:<0$}", NAME - 2);
+                for (_, value) in values {
+                    let _ = write!(out, "{value:>COLUMN$}");
                 }
                 out.push('\n');
             }

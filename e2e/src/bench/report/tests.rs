@@ -21,6 +21,7 @@ fn run(seconds: f64, idle: u64) -> Run {
         requests,
         resident: BTreeMap::new(),
         latency: Latency::of((1..=200).map(Duration::from_millis).collect()),
+        details: None,
     };
     let restart = Phase {
         name: "restart",
@@ -29,8 +30,13 @@ fn run(seconds: f64, idle: u64) -> Run {
         latency: None,
         ..phase.clone()
     };
-    let memory = Memory { idle, filled: idle + 100_000, peak: idle * 2, after: idle };
-    Run { phases: vec![phase, restart], memory: BTreeMap::from([("a".to_owned(), memory)]) }
+    let memory = Memory { idle, filled: idle + 100_000, rest: 0, peak: idle * 2, after: idle };
+    Run {
+        phases: vec![phase, restart],
+        memory: BTreeMap::from([("a".to_owned(), memory)]),
+        whole: None,
+        timeline: Timeline::default(),
+    }
 }
 
 fn setup() -> Setup {
@@ -152,4 +158,46 @@ fn a_file_that_cannot_be_compared_is_refused_in_one_line() {
     }
     let why = Baseline::read("/nowhere/b.json".as_ref(), &setup(), NONET).unwrap_err();
     assert!(why.starts_with("/nowhere/b.json: cannot be read"), "{why}");
+}
+
+/// The run of a workload that measures each process by itself.
+fn detailed(processes: &[&str], milliseconds: u64) -> Run {
+    let mut run = run(1.0, 10_000_000);
+    run.memory = processes.iter().map(|name| ((*name).to_owned(), run.memory["a"])).collect();
+    for phase in &mut run.phases {
+        let cpu = phase.cpu_seconds.values().copied().collect::<Vec<_>>();
+        phase.cpu_seconds = processes.iter().map(|name| (*name).to_owned()).zip(cpu).collect();
+        phase.details = Some(Details {
+            requests: processes.iter().map(|name| ((*name).to_owned(), phase.requests.clone())).collect(),
+            watch_bytes: processes.iter().map(|name| ((*name).to_owned(), 1_500_000)).collect(),
+            bench_cpu_seconds: 2.0,
+            ..Details::default()
+        });
+    }
+    let reactions = Reactions::from([("a", vec![Duration::from_millis(milliseconds)])]);
+    run.whole = Some(Whole { reactions: summary(&reactions), waits: NodeWaits::default() });
+    run
+}
+
+#[test]
+fn a_detailed_run_has_a_line_for_each_controller_and_ratios_of_the_sums() {
+    let report = report(vec![(NONET, vec![detailed(&["a", "b"], 5)]), (PEER, vec![detailed(&[PEER], 20)])]);
+    let table = report.table();
+    let by_controller = table.split("Nonet, by controller").nth(1).unwrap();
+    // Requests, MB watched, MB at most, MB at rest, MB idle, CPU: of both phases.
+    assert_eq!(words(by_controller, "b ")[..6], ["300", "3.00", "20.0", "0.0", "10.0", "0.60"]);
+    assert_eq!(words(by_controller, "all ")[..6], ["600", "6.00", "40.0", "0.0", "20.0", "0.80"]);
+    assert!(!table.contains("kube-controller-manager, by controller"), "{table}");
+    for (start, expected) in [
+        ("a, p99", ["0.25", "20.0", "5.0"]),
+        ("MB received by watches", ["2.00", "3.00", "6.00"]),
+        ("CPU of the bench and its nodes, s", ["1.00", "4.00", "4.00"]),
+        ("create pods", ["1.00", "200", "200"]),
+    ] {
+        assert_eq!(words(&table, start)[..3], expected, "{start}");
+    }
+    let json = report.json();
+    assert_eq!(json["figures"]["by controller"]["all: requests"]["ratio"], 2.0);
+    assert_eq!(json["subjects"][0]["runs"][0]["phases"][0]["details"]["requests"]["b"]["create pods"], 100);
+    assert_eq!(json["subjects"][0]["runs"][0]["whole"]["reactions"]["a"]["p99"], 5.0);
 }

@@ -1,0 +1,437 @@
+//! What a whole cluster does, followed by a watch for each kind: whether all objects are as their specs want them, and how long
+//! the controllers take to react.
+//!
+//! Every event costs a constant amount of work, so that following tens of thousands of Pods does not slow down what is measured.
+
+mod reactions;
+mod watched;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use common::{
+    api::Api,
+    clock::{Clock, Instant},
+    gate::{Keeper, gate},
+    informer::{AnyInformer as _, Config, Handler, Informer},
+    map::{HashMap, HashSet},
+    meta::Uid,
+    object::Resource,
+    store::Event,
+};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::served;
+use crate::{cluster::Cluster, suite::resources};
+use reactions::{About, Reactions, Rule};
+use watched::Watched;
+pub(super) use watched::{ENDS, SERVED};
+
+const DEPLOYMENT: &str = "deployment-controller";
+const REPLICA_SET: &str = "replicaset-controller";
+const STATEFUL_SET: &str = "statefulset-controller";
+const DAEMON_SET: &str = "daemonset-controller";
+const JOB: &str = "job-controller";
+const CRON_JOB: &str = "cronjob-controller";
+const ENDPOINT_SLICE: &str = "endpointslice-controller";
+const GARBAGE: &str = "gc-controller";
+const NODE: &str = "node-lifecycle-controller";
+
+/// The kinds that are followed, besides EndpointSlices.
+const KINDS: [Resource; 7] = [
+    resources::DEPLOYMENTS,
+    resources::REPLICA_SETS,
+    resources::STATEFUL_SETS,
+    resources::DAEMON_SETS,
+    resources::JOBS,
+    resources::NODES,
+    resources::PODS,
+];
+
+/// The controller that keeps the status of a kind of owner, with the rules of that status.
+fn keeper_of(kind: &str) -> Option<&'static str> {
+    match kind {
+        "Deployment" => Some(DEPLOYMENT),
+        "ReplicaSet" => Some(REPLICA_SET),
+        "StatefulSet" => Some(STATEFUL_SET),
+        "DaemonSet" => Some(DAEMON_SET),
+        _ => None,
+    }
+}
+
+/// A dependent, as the garbage collector's work is measured on it.
+#[derive(Clone, Debug)]
+struct Dependent {
+    uid: Uid,
+    is_deleting: bool,
+}
+
+/// What the watches have shown.
+#[derive(Default)]
+struct State {
+    /// Only objects in namespaces with this prefix count, and all Nodes.
+    prefix: String,
+    /// The number of objects by plural name.
+    counts: BTreeMap<&'static str, usize>,
+    /// Objects that are not as their specs want them.
+    unsettled: BTreeMap<Uid, String>,
+    /// Generations that the bench has written: an object is not settled before its watch shows them.
+    expected: HashMap<Uid, i64>,
+    generations: HashMap<Uid, i64>,
+    /// Pods that are being deleted.
+    terminating: usize,
+    /// Pods that neither belong to a DaemonSet nor are being deleted, by node.
+    movable: BTreeMap<String, usize>,
+    /// Ready dependents by owner: Pods, or ready Pods of ReplicaSets.
+    ready: HashMap<Uid, i64>,
+    /// Ready Pods in the status of each owner.
+    told: HashMap<Uid, i64>,
+    dependents: HashMap<Uid, Vec<Dependent>>,
+    /// Dependents whose owner is gone and that are not being deleted yet.
+    orphans: HashSet<Uid>,
+    /// CronJobs of which a Job was seen that was due later than `firing_from`.
+    fired: HashSet<Uid>,
+    firing_from: Option<Timestamp>,
+    served: served::State,
+    reactions: Reactions,
+}
+
+/// Follows a cluster for as long as it lives.
+pub(super) struct Observer {
+    state: Arc<Mutex<State>>,
+    _objects: Vec<Informer<Watched>>,
+    _slices: Informer<served::Slice>,
+    /// The gate of the client is open for as long as this lives.
+    _keeper: Keeper,
+}
+
+impl Observer {
+    /// Follows the objects of all namespaces with this prefix, and all Nodes.
+    pub(super) async fn follow(cluster: &Cluster, prefix: &str) -> Self {
+        let clock = cluster.clock().clone();
+        let (keeper, gate) = gate(clock.clone());
+        keeper.open();
+        let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
+        let state = Arc::new(Mutex::new(State { prefix: prefix.to_owned(), ..State::default() }));
+        let mut objects = Vec::new();
+        for resource in KINDS {
+            let config = Config { resource: Some(resource), ..Config::default() };
+            objects.push(Informer::start(api.clone(), config, vec![object_handler(&state, resource, clock.clone())]));
+        }
+        let slices = Informer::start(api, Config::default(), vec![slice_handler(&state, clock)]);
+        for informer in &objects {
+            informer.synced().await;
+        }
+        slices.synced().await;
+        Self { state, _objects: objects, _slices: slices, _keeper: keeper }
+    }
+
+    /// Notes an object that the bench has written: it is not settled before the watch shows that state of it, or a later one.
+    /// Objects of kinds that are not followed are passed over.
+    pub(super) fn expect(&self, resource: Resource, answer: &Value) {
+        if !KINDS.iter().any(|kind| kind.plural == resource.plural) {
+            return;
+        }
+        let (Some(uid), Some(generation)) =
+            (answer["metadata"]["uid"].as_str(), answer["metadata"]["generation"].as_i64())
+        else {
+            return;
+        };
+        self.state.lock().expect(&Uid::new(uid), generation, &answer["metadata"]["name"]);
+    }
+
+    /// Whether every object is as its spec wants it, no Pod is being deleted, and slices show all Pods that are ready.
+    pub(super) fn is_settled(&self) -> bool {
+        let state = self.state.lock();
+        let is_quiet = state.unsettled.is_empty() && state.orphans.is_empty() && state.terminating == 0;
+        is_quiet && state.served.is_complete()
+    }
+
+    /// The number of objects of a kind.
+    pub(super) fn count(&self, resource: Resource) -> usize {
+        self.state.lock().counts.get(resource.plural).copied().unwrap_or(0)
+    }
+
+    /// Whether nothing is left but the Nodes.
+    pub(super) fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        let nothing = state.counts.iter().all(|(plural, count)| *count == 0 || *plural == resources::NODES.plural);
+        nothing && state.served.is_empty()
+    }
+
+    /// The number of Pods on these nodes that are to leave and are not being deleted yet.
+    pub(super) fn movable_pods(&self, nodes: &BTreeSet<String>) -> usize {
+        let state = self.state.lock();
+        nodes.iter().filter_map(|node| state.movable.get(node)).sum()
+    }
+
+    /// The number of CronJobs that have fired since the time of [`Self::count_firing_from`].
+    pub(super) fn fired(&self) -> usize {
+        self.state.lock().fired.len()
+    }
+
+    /// Counts the CronJobs of which a Job was due after this time. How late a Job is is measured of these only: others make up for
+    /// times that passed before their CronJob was changed.
+    pub(super) fn count_firing_from(&self, time: Timestamp) {
+        let mut state = self.state.lock();
+        state.fired.clear();
+        state.firing_from = Some(time);
+    }
+
+    /// The latencies since this was last asked, by controller.
+    pub(super) fn take_reactions(&self) -> BTreeMap<&'static str, Vec<Duration>> {
+        let mut state = self.state.lock();
+        let slices = state.served.take_latencies();
+        let mut all = state.reactions.take();
+        if !slices.is_empty() {
+            all.insert(ENDPOINT_SLICE, slices);
+        }
+        all
+    }
+
+    /// Where things are, in a few words.
+    pub(super) fn describe(&self) -> String {
+        let state = self.state.lock();
+        let counts: Vec<String> = state.counts.iter().map(|(plural, count)| format!("{count} {plural}")).collect();
+        let some: Vec<&str> = state.unsettled.values().take(3).map(String::as_str).collect();
+        format!(
+            "{}; {} objects are not settled ({}), {} Pods are terminating; slices: {}",
+            counts.join(", "),
+            state.unsettled.len(),
+            some.join(", "),
+            state.terminating,
+            state.served.describe()
+        )
+    }
+}
+
+fn object_handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -> Handler<Watched> {
+    let state = Arc::clone(state);
+    Box::new(move |event, _| {
+        let (old, new) = match event {
+            Event::Added(new) => (None, Some(&**new)),
+            Event::Updated { old, new } => (Some(&**old), Some(&**new)),
+            Event::Deleted(old) => (Some(&**old), None),
+            Event::Unreadable(_) => return,
+        };
+        let mut state = state.lock();
+        if resource.namespaced && !event.meta().namespace.starts_with(&*state.prefix) {
+            return;
+        }
+        state.object(resource, old, new, &clock);
+    })
+}
+
+fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<served::Slice> {
+    let state = Arc::clone(state);
+    Box::new(move |event, _| {
+        let mut state = state.lock();
+        if event.meta().namespace.starts_with(&*state.prefix) {
+            let count = state.counts.entry(resources::ENDPOINT_SLICES.plural).or_default();
+            match event {
+                Event::Added(_) => *count += 1,
+                Event::Deleted(_) => *count = count.saturating_sub(1),
+                Event::Updated { .. } | Event::Unreadable(_) => {}
+            }
+            state.served.slice_event(event, clock.instant());
+        }
+    })
+}
+
+impl State {
+    fn expect(&mut self, uid: &Uid, generation: i64, name: &Value) {
+        self.expected.insert(uid.clone(), generation);
+        if self.generations.get(uid).is_none_or(|seen| *seen < generation) {
+            self.unsettled.insert(uid.clone(), name.as_str().unwrap_or_default().to_owned());
+        }
+    }
+
+    fn object(&mut self, resource: Resource, old: Option<&Watched>, new: Option<&Watched>, clock: &Clock) {
+        let Some(any) = new.or(old) else { return };
+        let now = clock.instant();
+        let count = self.counts.entry(resource.plural).or_default();
+        match (old, new) {
+            (None, Some(_)) => *count += 1,
+            (Some(_), None) => *count = count.saturating_sub(1),
+            _ => {}
+        }
+        self.settle(resource, any, new);
+        self.dependent(any, new, now);
+        match resource.kind {
+            "Pod" => self.pod(old, new, now),
+            "Node" => self.node(any, new, now),
+            "Job" => self.job(any, old, new, clock),
+            kind => self.workload(kind, old, new, now),
+        }
+        if new.is_none() {
+            self.gone(&any.metadata.uid, now);
+        }
+    }
+
+    /// Whether an object is as its spec wants it.
+    fn settle(&mut self, resource: Resource, any: &Watched, new: Option<&Watched>) {
+        let meta = &any.metadata;
+        let Some(new) = new else {
+            self.unsettled.remove(&meta.uid);
+            self.expected.remove(&meta.uid);
+            self.generations.remove(&meta.uid);
+            return;
+        };
+        if matches!(resource.kind, "Pod" | "Node") {
+            return;
+        }
+        self.generations.insert(meta.uid.clone(), meta.generation);
+        let is_expected = self.expected.get(&meta.uid).is_none_or(|wanted| meta.generation >= *wanted);
+        if is_expected && new.is_settled(resource.kind) {
+            self.unsettled.remove(&meta.uid);
+        } else {
+            self.unsettled.insert(meta.uid.clone(), format!("{} {}", resource.kind, meta.name));
+        }
+    }
+
+    /// Notes an object as a dependent of its owner, which the garbage collector deletes once the owner is gone.
+    fn dependent(&mut self, any: &Watched, new: Option<&Watched>, now: Instant) {
+        let Some(owner) = any.metadata.controller() else { return };
+        let (uid, is_deleting) = (&any.metadata.uid, new.is_none_or(|new| new.metadata.is_deleting()));
+        let rule = Rule { controller: GARBAGE, about: About::Orphan };
+        if is_deleting {
+            self.orphans.remove(uid);
+            self.reactions.observe(rule, uid, false, true, now);
+        }
+        let all = self.dependents.entry(owner.uid.clone()).or_default();
+        match (all.iter_mut().find(|known| known.uid == *uid), new) {
+            (Some(known), Some(_)) => known.is_deleting = is_deleting,
+            (None, Some(_)) => all.push(Dependent { uid: uid.clone(), is_deleting }),
+            (_, None) => all.retain(|known| known.uid != *uid),
+        }
+        if all.is_empty() {
+            self.dependents.remove(&owner.uid);
+        }
+    }
+
+    /// An object is gone: its dependents have to go.
+    fn gone(&mut self, uid: &Uid, now: Instant) {
+        let rule = Rule { controller: GARBAGE, about: About::Orphan };
+        for dependent in self.dependents.remove(uid).into_iter().flatten() {
+            if dependent.is_deleting {
+                // Its own watch was faster.
+                self.reactions.record(GARBAGE, Duration::ZERO);
+            } else {
+                self.reactions.observe(rule, &dependent.uid, true, false, now);
+                self.orphans.insert(dependent.uid);
+            }
+        }
+        self.ready.remove(uid);
+        self.told.remove(uid);
+    }
+
+    fn pod(&mut self, old: Option<&Watched>, new: Option<&Watched>, now: Instant) {
+        let Some(any) = new.or(old) else { return };
+        let is_terminating = |pod: Option<&Watched>| pod.is_some_and(|pod| pod.metadata.is_deleting());
+        self.terminating += usize::from(is_terminating(new));
+        self.terminating = self.terminating.saturating_sub(usize::from(is_terminating(old)));
+        for (pod, is_new) in [(old, false), (new, true)] {
+            let Some(pod) = pod.filter(|pod| pod.is_movable()) else { continue };
+            let count = self.movable.entry(pod.spec.node_name.to_string()).or_default();
+            *count = if is_new { *count + 1 } else { count.saturating_sub(1) };
+        }
+        self.served.pod(&any.metadata.name, new.is_some_and(Watched::is_served), now);
+        if let Some(owner) = any.metadata.controller()
+            && let Some(controller) = keeper_of(&owner.kind)
+        {
+            let counts = |pod: Option<&Watched>| i64::from(pod.is_some_and(|pod| pod.counts_as_ready(&owner.kind)));
+            self.ready_changed(controller, &owner.uid, counts(new) - counts(old), now);
+        }
+        let rule = Rule { controller: JOB, about: About::FinishedPod };
+        match new {
+            Some(pod) if !pod.metadata.is_deleting() => {
+                self.reactions.observe(rule, &any.metadata.uid, pod.awaits_counting(), false, now);
+            }
+            _ => self.reactions.forget(rule, &any.metadata.uid),
+        }
+    }
+
+    /// The number of ready dependents of an owner has changed.
+    fn ready_changed(&mut self, controller: &'static str, owner: &Uid, change: i64, now: Instant) {
+        if change != 0 {
+            let ready = self.ready.entry(owner.clone()).or_default();
+            *ready += change;
+            self.compare_ready(controller, owner, false, now);
+        }
+    }
+
+    fn compare_ready(&mut self, controller: &'static str, owner: &Uid, is_answer: bool, now: Instant) {
+        let rule = Rule { controller, about: About::ReadyPods };
+        match self.told.get(owner) {
+            Some(told) => {
+                let disagrees = *told != self.ready.get(owner).copied().unwrap_or(0);
+                self.reactions.observe(rule, owner, disagrees, is_answer, now);
+            }
+            // An owner that is gone does not count any more.
+            None => self.reactions.forget(rule, owner),
+        }
+    }
+
+    fn workload(&mut self, kind: &str, old: Option<&Watched>, new: Option<&Watched>, now: Instant) {
+        let (Some(any), Some(controller)) = (new.or(old), keeper_of(kind)) else { return };
+        let uid = &any.metadata.uid;
+        let generation = Rule { controller, about: About::Generation };
+        let ready_in = |set: Option<&Watched>| set.map_or(0, Watched::ready_in_status);
+        if kind == "ReplicaSet"
+            && let Some(owner) = any.metadata.controller()
+        {
+            self.ready_changed(DEPLOYMENT, &owner.uid, ready_in(new) - ready_in(old), now);
+        }
+        match new.filter(|new| !new.metadata.is_deleting()) {
+            Some(new) => {
+                let is_behind = new.status.observed_generation < new.metadata.generation;
+                self.reactions.observe(generation, uid, is_behind, false, now);
+                self.told.insert(uid.clone(), new.ready_in_status());
+                self.compare_ready(controller, uid, ready_in(old) != new.ready_in_status(), now);
+            }
+            None => {
+                self.reactions.forget(generation, uid);
+                self.reactions.forget(Rule { controller, about: About::ReadyPods }, uid);
+                self.told.remove(uid);
+            }
+        }
+    }
+
+    fn job(&mut self, any: &Watched, old: Option<&Watched>, new: Option<&Watched>, clock: &Clock) {
+        let rule = Rule { controller: JOB, about: About::Start };
+        match new {
+            Some(job) if !job.metadata.is_deleting() => {
+                let has_not_started = job.status.start_time.is_none();
+                self.reactions.observe(rule, &any.metadata.uid, has_not_started, false, clock.instant());
+            }
+            _ => self.reactions.forget(rule, &any.metadata.uid),
+        }
+        if old.is_none()
+            && let Some(owner) = any.metadata.controller().filter(|owner| owner.kind == "CronJob")
+            && let Some(due) = any.due().filter(|due| self.firing_from.is_some_and(|from| *due > from))
+        {
+            self.fired.insert(owner.uid.clone());
+            let late = Duration::try_from(clock.now().duration_since(due)).unwrap_or_default();
+            self.reactions.record(CRON_JOB, late);
+        }
+    }
+
+    fn node(&mut self, any: &Watched, new: Option<&Watched>, now: Instant) {
+        let rule = Rule { controller: NODE, about: About::Taint };
+        match new {
+            Some(node) => {
+                let disagrees = node.is_ready() == node.is_tainted();
+                self.reactions.observe(rule, &any.metadata.uid, disagrees, false, now);
+            }
+            None => self.reactions.forget(rule, &any.metadata.uid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! How long controllers take from an event to the write that answers it, as a consumer of the same watches sees it.
+//!
+//! Each rule names a disagreement between two things that the watches show, which one controller has to resolve by a write: a
+//! generation that the status has not observed, a number of ready Pods that the status does not have. The latency is the time from
+//! the event that begins the disagreement to the event of the write that ends it. A write that answers a part of it, because more
+//! events have come meanwhile, is counted like one that answers all.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::{clock::Instant, map::HashMap, meta::Uid};
+
+/// A rule, with the controller that has to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Rule {
+    pub(super) controller: &'static str,
+    pub(super) about: About,
+}
+
+/// The two things that have to agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum About {
+    /// The generation of an object and the one that its status has observed.
+    Generation,
+    /// The ready Pods (for a Deployment: those of its ReplicaSets' statuses) and the number in the status of their owner.
+    ReadyPods,
+    /// A new Job and its start time.
+    Start,
+    /// A finished Pod of a Job and its finalizer, which the controller removes once it has counted the Pod.
+    FinishedPod,
+    /// An owner that is gone and the deletion of a dependent.
+    Orphan,
+    /// The readiness of a Node and its taints.
+    Taint,
+}
+
+/// The latencies of all controllers.
+#[derive(Debug, Default)]
+pub(super) struct Reactions {
+    pending: HashMap<(Rule, Uid), Instant>,
+    latencies: BTreeMap<&'static str, Vec<Duration>>,
+}
+
+impl Reactions {
+    /// An event shows whether an object disagrees, and whether it is a write of the controller that changes what the rule is about.
+    pub(super) fn observe(&mut self, rule: Rule, uid: &Uid, disagrees: bool, is_answer: bool, now: Instant) {
+        let key = (rule, uid.clone());
+        match (self.pending.get(&key).copied(), disagrees) {
+            (None, true) => {
+                self.pending.insert(key, now);
+            }
+            (Some(since), true) if is_answer => {
+                self.record(rule.controller, now.saturating_duration_since(since));
+                self.pending.insert(key, now);
+            }
+            (Some(since), false) => {
+                self.pending.remove(&key);
+                self.record(rule.controller, now.saturating_duration_since(since));
+            }
+            (Some(_), true) | (None, false) => {}
+        }
+    }
+
+    /// An object is gone, or nobody has to answer any more.
+    pub(super) fn forget(&mut self, rule: Rule, uid: &Uid) {
+        self.pending.remove(&(rule, uid.clone()));
+    }
+
+    /// A latency that was measured otherwise.
+    pub(super) fn record(&mut self, controller: &'static str, latency: Duration) {
+        self.latencies.entry(controller).or_default().push(latency);
+    }
+
+    /// The latencies since this was last asked, by controller.
+    pub(super) fn take(&mut self) -> BTreeMap<&'static str, Vec<Duration>> {
+        std::mem::take(&mut self.latencies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::clock::Clock;
+
+    use super::*;
+
+    const RULE: Rule = Rule { controller: "replicaset-controller", about: About::ReadyPods };
+
+    #[test]
+    fn a_latency_lasts_from_the_disagreement_to_the_answer() {
+        let start = Clock::system().instant();
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        let uid = Uid::new("a");
+        let mut reactions = Reactions::default();
+        reactions.observe(RULE, &uid, false, false, at(0));
+        reactions.observe(RULE, &uid, true, false, at(10));
+        reactions.observe(RULE, &uid, true, false, at(12));
+        // An answer to the first event only.
+        reactions.observe(RULE, &uid, true, true, at(15));
+        reactions.observe(RULE, &uid, false, true, at(19));
+        assert_eq!(reactions.take(), BTreeMap::from([(RULE.controller, [5, 4].map(Duration::from_millis).to_vec())]));
+        // What is gone needs no answer.
+        reactions.observe(RULE, &uid, true, false, at(20));
+        reactions.forget(RULE, &uid);
+        reactions.observe(RULE, &uid, false, false, at(90));
+        assert!(reactions.take().is_empty());
+    }
+}
