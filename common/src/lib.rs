@@ -25,8 +25,8 @@
 //! | `control`: the loop | [`controller`] workers over a [`queue`], [`io`] of a sync, [`runtime`] what a loop is given, [`leader`] election, [`settings`], [`explain`] in few lines, [`terminating_namespaces`] |
 //! | `service`: the process | [`app`] from flags to drain, [`logging`], [`server`], [`second_writer`], [`built_in_flags`] |
 //!
-//! There is no knowledge of any one controller here, and no global state but the table of interned texts and the seed of
-//! hash maps.
+//! There is no knowledge of any one controller here, and no global state but the table of interned texts, the seed of hash maps,
+//! and, per thread, the numbers of the protobuf fields that each projection reads.
 
 pub use nonet_client::{api, batch, client, consistency, events, gate, informer, owners, store, succession};
 pub use nonet_control::{controller, explain, io, leader, queue, runtime, settings, terminating_namespaces};

@@ -4,7 +4,7 @@ use std::{fs, net::Ipv4Addr, path::Path};
 
 use super::Error;
 use crate::{
-    cluster::{Cluster, Kind},
+    cluster::Cluster,
     process::Launch,
 };
 
@@ -29,7 +29,7 @@ pub(super) fn launch(
     fs::write(&cert, certificate.cert.pem()).map_err(failed("cannot write a certificate"))?;
     fs::write(&key, certificate.signing_key.serialize_pem()).map_err(failed("cannot write a key"))?;
     let port = free_port().map_err(failed("cannot find a free port"))?;
-    let mut launch = Launch::program(NAME, path)
+    let launch = Launch::program(NAME, path)
         .argument(format!("--kubeconfig={}", kubeconfig.display()))
         .argument(format!("--controllers={}", loops.join(",")))
         // Like ours: no limit of the client's own.
@@ -40,10 +40,6 @@ pub(super) fn launch(
         .argument(format!("--tls-cert-file={}", cert.display()))
         .argument(format!("--tls-private-key-file={}", key.display()))
         .argument("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics");
-    if cluster.kind() == Kind::Sandbox {
-        // The sandbox speaks JSON only.
-        launch = launch.argument("--kube-api-content-type=application/json");
-    }
     let uri: http::Uri =
         format!("https://127.0.0.1:{port}").parse().map_err(|_| Error::Metrics("no URL".to_owned()))?;
     let mut config = kube::Config::new(uri);
