@@ -27,7 +27,9 @@ pub(super) fn damaged(action: &Action, mut representation: Representation, resou
         }
         (Action::UnknownEventType, _) => representation.event_of(resource, "RENAMED", object, now).ok(),
         (Action::WrongKind, format) => {
-            format.event("ADDED", &json!({"apiVersion": "v1", "kind": "Status", "metadata": {}})).ok()
+            // Whoever reads it as another kind finds a name and a namespace.
+            let metadata = json!({"name": "wrong", "namespace": "default", "uid": "u", "resourceVersion": "1"});
+            format.event("ADDED", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})).ok()
         }
         _ => None,
     }

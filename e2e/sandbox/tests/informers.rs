@@ -89,6 +89,9 @@ async fn a_damaged_watch_leads_to_the_right_cache() {
                     assert!(names(&informer).is_subset(&expected), "{damage:?} {format:?}");
                 }
                 assert_eq!(names(&informer), expected, "{damage:?} {format:?} {streaming}");
+                let clean = start(&sandbox, &clock, Format::Json, streaming);
+                clean.synced().await;
+                assert_eq!(informer.store().all(), clean.store().all(), "{damage:?} {format:?} {streaming}");
                 assert!(sandbox.faults().hits(damage) > 0, "{damage:?} {format:?}");
                 assert!(informer.lost_touch().is_none());
             }

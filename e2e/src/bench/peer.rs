@@ -3,10 +3,7 @@
 use std::{fs, net::Ipv4Addr, path::Path};
 
 use super::Error;
-use crate::{
-    cluster::Cluster,
-    process::Launch,
-};
+use crate::{cluster::Cluster, process::Launch};
 
 /// What it is called.
 pub(super) const NAME: &str = "kube-controller-manager";

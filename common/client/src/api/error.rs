@@ -274,6 +274,28 @@ mod tests {
     }
 
     #[test]
+    fn a_status_in_protobuf_says_the_same() {
+        // Field numbers and lengths by hand: 410 Expired with one cause and five seconds to wait.
+        let text = |number: u8, text: &[u8]| [&[number << 3 | 2, text.len() as u8], text].concat();
+        let cause = text(4, &[text(1, b"ResourceVersionTooLarge"), text(3, b"metadata.uid")].concat());
+        let details = text(5, &[text(3, b"pods"), cause, vec![5 << 3, 5]].concat());
+        let status =
+            [text(2, b"Failure"), text(3, b"too old"), text(4, b"Expired"), details, vec![6 << 3, 0x9a, 3]].concat();
+        let kind = text(1, &[text(1, b"v1"), text(2, b"Status")].concat());
+        let body = [b"k8s\0".to_vec(), kind, text(2, &status)].concat();
+        let read = Status::read(410, Format::Protobuf, &body, None);
+        assert_eq!((read.code, &*read.reason, &*read.message), (410, "Expired", "too old"));
+        assert_eq!((&*read.details.kind, read.details.retry_after_seconds), ("pods", 5));
+        assert!(read.has_cause("ResourceVersionTooLarge") && read.details.causes[0].field == "metadata.uid");
+        let in_watch = Status::of_message(Envelope::read(&body).unwrap());
+        assert_eq!((in_watch.code, &*in_watch.reason), (410, "Expired"));
+        // Another kind whose fields would fit is no Status.
+        let pod = [b"k8s\0".to_vec(), text(1, &[text(1, b"v1"), text(2, b"Pod")].concat()), text(2, &status)].concat();
+        assert_eq!(Status::of_message(Envelope::read(&pod).unwrap()).code, 0);
+        assert_eq!(Status::read(502, Format::Protobuf, b"junk", None).to_string(), "the server answered 502: junk");
+    }
+
+    #[test]
     fn an_answer_that_is_no_status_still_makes_a_message() {
         assert_eq!(status(502, "<html>bad gateway").to_string(), "the server answered 502: <html>bad gateway");
     }

@@ -9,6 +9,8 @@ use super::Error;
 
 /// The longest frame accepted. An object is at most a few MB in any server.
 const MAX_FRAME: usize = 32 << 20;
+/// Room that is made at once for a frame whose length is known. The server may be lying about it.
+const ROOM: usize = 256 << 10;
 /// The bytes in front of a protobuf message that say how long it is, the highest first.
 const LENGTH: usize = 4;
 
@@ -130,7 +132,7 @@ impl Frames {
             return Err(Error::Lost(format!("a frame of {length} bytes is longer than {MAX_FRAME}")));
         }
         if self.buffer.len() < LENGTH + length {
-            self.buffer.reserve(LENGTH + length - self.buffer.len());
+            self.buffer.reserve((LENGTH + length - self.buffer.len()).min(ROOM));
             return Ok(None);
         }
         self.buffer.advance(LENGTH);

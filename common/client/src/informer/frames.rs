@@ -10,7 +10,7 @@ use crate::{
     head::Head,
     json::each_item,
     meta::{Meta, Version},
-    object::{DecodeError, Encoded, Object},
+    object::{DecodeError, Encoded, Object, Resource},
     store::Entry,
     wire::{self, Envelope, WatchEvent, messages},
 };
@@ -115,17 +115,17 @@ fn event<'a, K: Object>(kind: &str, object: Encoded<'a>) -> Result<Frame<'a, K>,
 
 /// The object in an envelope, which must be of the kind that is read: another one may fit by chance.
 fn message<K: Object>(envelope: Envelope<'_>) -> Result<Encoded<'_>, String> {
-    if is_of::<K>(envelope.kind) {
+    if is_of::<K>(envelope.api_version, envelope.kind) {
         Ok(Encoded::Protobuf(envelope.object))
     } else {
-        Err(format!("an object of kind {:?}", envelope.kind))
+        Err(format!("an object of kind {:?} in {:?}", envelope.kind, envelope.api_version))
     }
 }
 
 /// Whether `K` is read from objects of that kind.
-fn is_of<K: Object>(kind: &str) -> bool {
+fn is_of<K: Object>(api_version: &str, kind: &str) -> bool {
     let is_any_kind = K::PROTOBUF.is_some_and(|message| std::ptr::eq(message, &raw const messages::OBJECT));
-    if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind }
+    if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind && is_in(api_version, K::RESOURCE) }
 }
 
 /// Takes a line apart that looks as every server writes it, without looking through the object twice.
@@ -166,6 +166,12 @@ struct ListMeta {
     next: Option<String>,
 }
 
+/// Whether a resource is of that group and version.
+fn is_in(api_version: &str, resource: Resource) -> bool {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    (group, version) == (resource.group, resource.version)
+}
+
 /// Reads a page of a list, item by item.
 ///
 /// # Errors
@@ -188,7 +194,7 @@ pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K
         }
         Format::Protobuf => {
             let mut list = wire::List::read(body).map_err(|e| no_list(&e))?;
-            if !list.kind.strip_suffix("List").is_some_and(is_of::<K>) {
+            if !list.kind.strip_suffix("List").is_some_and(|kind| is_of::<K>(list.api_version, kind)) {
                 return Err(format!("no list of {}, but {:?}", K::RESOURCE, list.kind));
             }
             let metadata = wire::read(&messages::LIST_META, list.metadata).map_err(|e| no_list(&e))?;

@@ -55,9 +55,12 @@ impl<'de> Value<'de> {
         }
     }
 
-    /// Whether the field reads as absent.
+    /// Whether it is the zero value of its type.
     fn is_zero(self) -> bool {
-        matches!(self.datum, Datum::Varint(0) | Datum::Bytes([]))
+        match self.shape {
+            Shape::Bool | Shape::Int => matches!(self.datum, Datum::Varint(0)),
+            _ => matches!(self.datum, Datum::Bytes([])),
+        }
     }
 
     fn visit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -66,15 +69,15 @@ impl<'de> Value<'de> {
             Shape::Bool => visitor.visit_bool(self.datum.number()? != 0),
             Shape::Int => visitor.visit_i64(self.datum.number()?.cast_signed()),
             Shape::Time | Shape::MicroTime if self.is_null() => visitor.visit_unit(),
-            Shape::Time | Shape::MicroTime => visitor.visit_str(Written::new(time(self.datum.bytes()?)?)?.as_str()),
+            Shape::Time => visitor.visit_str(Written::new(time(self.datum.bytes()?, 1_000_000_000)?)?.as_str()),
+            Shape::MicroTime => visitor.visit_str(Written::new(time(self.datum.bytes()?, 1000)?)?.as_str()),
             Shape::Quantity => visitor.visit_borrowed_str(only(self.datum.bytes()?, 1)?.map_or(Ok(""), Datum::text)?),
             Shape::IntOrString => {
                 let message = self.datum.bytes()?;
-                let is_text = only(message, 1)?.map_or(Ok(0), Datum::number)? == 1;
-                if is_text {
-                    visitor.visit_borrowed_str(only(message, 3)?.map_or(Ok(""), Datum::text)?)
-                } else {
-                    visitor.visit_i64(only(message, 2)?.map_or(Ok(0), Datum::number)?.cast_signed())
+                match only(message, 1)?.map_or(Ok(0), Datum::number)? {
+                    0 => visitor.visit_i64(only(message, 2)?.map_or(Ok(0), Datum::number)?.cast_signed()),
+                    1 => visitor.visit_borrowed_str(only(message, 3)?.map_or(Ok(""), Datum::text)?),
+                    _ => Err(Error::new("neither an integer nor a string")),
                 }
             }
             Shape::Json => {
@@ -89,11 +92,11 @@ impl<'de> Value<'de> {
     }
 }
 
-/// Seconds and nanoseconds, each in a field.
-fn time(message: &[u8]) -> Result<Timestamp, Error> {
+/// Seconds and nanoseconds, each in a field; `unit` is the number of nanoseconds below which nothing is kept.
+fn time(message: &[u8], unit: i32) -> Result<Timestamp, Error> {
     let number = |at| only(message, at)?.map_or(Ok(0), |datum| datum.number().map(u64::cast_signed));
     let nanoseconds = i32::try_from(number(2)?).map_err(|_| Error::new("a time with too many nanoseconds"))?;
-    Timestamp::new(number(1)?, nanoseconds).map_err(|error| Error::new(&error.to_string()))
+    Timestamp::new(number(1)?, nanoseconds - nanoseconds % unit).map_err(|error| Error::new(&error.to_string()))
 }
 
 /// A time as text, without an allocation.

@@ -5,12 +5,16 @@ use super::{
     fields::{Datum, Fields, only},
 };
 
+/// The media type of the encoding.
+const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// What every body begins with.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// An object in its envelope.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<'a> {
+    /// Its group and version.
+    pub api_version: &'a str,
     /// Its kind.
     pub kind: &'a str,
     /// The encoded object.
@@ -24,18 +28,23 @@ impl<'a> Envelope<'a> {
     /// If it is no envelope, or its content is encoded once more.
     pub fn read(body: &'a [u8]) -> Result<Self, Error> {
         let body = body.strip_prefix(MAGIC).ok_or_else(|| Error::new("no protobuf envelope"))?;
-        let (mut kind, mut object) = ("", &b""[..]);
+        let (mut api_version, mut kind, mut object) = ("", "", &b""[..]);
         let mut fields = Fields(body);
         while let Some((number, datum)) = fields.next()? {
             match number {
-                1 => kind = only(datum.bytes()?, 2)?.map_or(Ok(""), Datum::text)?,
+                1 => {
+                    api_version = only(datum.bytes()?, 1)?.map_or(Ok(""), Datum::text)?;
+                    kind = only(datum.bytes()?, 2)?.map_or(Ok(""), Datum::text)?;
+                }
                 2 => object = datum.bytes()?,
                 3 if !datum.bytes()?.is_empty() => return Err(Error::new("an object that is compressed")),
-                4 if !datum.bytes()?.is_empty() => return Err(Error::new("an object that is not protobuf")),
+                4 if !matches!(datum.text()?, "" | MEDIA_TYPE) => {
+                    return Err(Error::new("an object that is not protobuf"));
+                }
                 _ => {}
             }
         }
-        Ok(Self { kind, object })
+        Ok(Self { api_version, kind, object })
     }
 }
 
@@ -64,6 +73,8 @@ impl<'a> WatchEvent<'a> {
 /// A list: its metadata and its items, each still encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
+    /// Its group and version.
+    pub api_version: &'a str,
     /// Its kind: `PodList`.
     pub kind: &'a str,
     /// The encoded `ListMeta`.
@@ -79,7 +90,7 @@ impl<'a> List<'a> {
     pub fn read(body: &'a [u8]) -> Result<Self, Error> {
         let envelope = Envelope::read(body)?;
         let metadata = only(envelope.object, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
-        Ok(Self { kind: envelope.kind, metadata, items: Fields(envelope.object) })
+        Ok(Self { api_version: envelope.api_version, kind: envelope.kind, metadata, items: Fields(envelope.object) })
     }
 
     /// The next item; `None` at the end.

@@ -119,7 +119,7 @@ fn a_field_of_a_newer_server_is_passed_over() {
 fn each_type_reads_as_in_json() {
     #[derive(Debug, Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
-    struct Port {
+    struct Entry {
         name: String,
         port: Option<i32>,
         target_port: Option<IntOrString>,
@@ -128,7 +128,7 @@ fn each_type_reads_as_in_json() {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
     struct Spec {
-        ports: Vec<Port>,
+        ports: Vec<Entry>,
         selector: std::collections::BTreeMap<String, String>,
     }
     #[derive(Debug, Deserialize)]
@@ -245,6 +245,8 @@ fn what_is_wrong_is_an_error() {
         (number(1, 7), "bytes are expected, not a number"),
         (message(1, &[number(1, 7)]), "bytes are expected, not a number"),
         (message(1, &[bytes(1, b"\xff")]), "not UTF-8"),
+        (message(1, &[number(3, 0)]), "bytes are expected, not a number"),
+        (message(1, &[bytes(7, b"")]), "a number is expected, not bytes"),
         (message(1, &[message(8, &[number(1, u64::MAX >> 1)])]), "not in the required range"),
         (message(1, &[message(8, &[number(2, u64::MAX >> 1)])]), "nanoseconds"),
         (group(7), "a group"),
