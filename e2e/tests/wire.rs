@@ -2,6 +2,8 @@
 //!
 //! `goldens/protobuf.jsonl` has the answers: lists and watches of the same objects in both formats, in one line each.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 use std::fmt::Debug;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};

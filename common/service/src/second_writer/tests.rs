@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    api::Format,
     gate,
     leader::{Election, Settings},
     meta::Version,
@@ -230,7 +231,8 @@ async fn writes_of_another_are_found_and_silence_can_be_planned() {
         let line = json!({"type": "MODIFIED", "object": {"metadata": {"name": name, "namespace": "shop", "managedFields": [
             {"manager": "kube-controller-manager", "subresource": "status", "time": world.clock.now().to_string(), "fieldsV1": {}}]}}});
         let version = Version::parse(&version.to_string());
-        world.sampler.sample(DEPLOYMENTS, version, line.to_string().as_bytes(), world.clock.instant());
+        let frame = line.to_string();
+        world.sampler.sample(DEPLOYMENTS, version, Format::Json, frame.as_bytes(), world.clock.instant());
     };
     for n in 0..3 {
         bring(&format!("web-{n}"), 1000 + n);
