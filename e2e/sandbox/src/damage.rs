@@ -29,7 +29,7 @@ pub(super) fn damaged(action: &Action, mut representation: Representation, resou
         (Action::WrongKind, format) => {
             // Whoever reads it as another kind finds a name and a namespace.
             let metadata = json!({"name": "wrong", "namespace": "default", "uid": "u", "resourceVersion": "1"});
-            format.event("ADDED", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})).ok()
+            format.event("ADDED", &json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})).ok()
         }
         _ => None,
     }

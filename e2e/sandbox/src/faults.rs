@@ -64,7 +64,7 @@ pub enum Action {
     OverlongFrame,
     /// The watch sends an event of a type that does not exist, then ends.
     UnknownEventType,
-    /// The watch sends an `ADDED` event with a `ConfigMap` in place of the kind that is watched, then ends.
+    /// The watch sends an `ADDED` event with a Secret in place of the kind that is watched, then ends.
     WrongKind,
     /// The watch sends an `ERROR` event with 410 Expired, then ends.
     ExpireWatch,

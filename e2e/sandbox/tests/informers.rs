@@ -74,6 +74,10 @@ async fn a_damaged_watch_leads_to_the_right_cache() {
     ];
     for format in [Format::Protobuf, Format::Json] {
         for damage in &damage {
+            // An informer that reads JSON does not look at the kind.
+            if *damage == Action::WrongKind && format == Format::Json {
+                continue;
+            }
             for streaming in [true, false] {
                 let (sandbox, clock) = sandbox(true);
                 sandbox.create(pod("a")).await.unwrap();

@@ -336,5 +336,5 @@ async fn faults_damage_frames() {
     assert_eq!(parse_event(&bytes[4..]).unwrap()["type"], "RENAMED");
     let (bytes, _) = faulty(Action::WrongKind).await;
     let event = parse_event(&bytes[4..]).unwrap();
-    assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("ADDED"), &json!("Status")));
+    assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("ADDED"), &json!("Secret")));
 }

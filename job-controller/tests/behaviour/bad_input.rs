@@ -94,7 +94,8 @@ fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
 
 async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
-    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    // What the server sends is changed as text.
+    let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
     sandbox.create(bad).await.unwrap();
     sandbox.create(job_with("good", &[], json!({"completions": 2, "parallelism": 2}))).await.unwrap();
@@ -142,7 +143,7 @@ async fn a_job_of_an_older_server_runs_with_the_defaults_of_today() {
 #[tokio::test(start_paused = true)]
 async fn a_job_of_a_newer_version_is_left_alone_and_says_so() {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
-    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
     sandbox.create(job("bad", &[])).await.unwrap();
     let lies = lies(&[|job| instead(job, "spec", "completionMode", &json!("NonIndexed"), json!("Fibonacci"))]);
