@@ -102,13 +102,12 @@ impl Seam {
     }
 
     /// Takes in what a watch has brought.
-    pub(super) fn watched(&self, lines: &Bytes) {
+    pub(super) fn watched(&self, frames: &Bytes) {
         if self.without != Safeguard::Recheck {
             return;
         }
         let mut cache = self.cache.lock();
-        for line in lines.split(|byte| *byte == b'\n') {
-            let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
+        for event in events(frames) {
             let object = &event["object"];
             let kind = text(object, "/kind").to_lowercase();
             let key = (kind, text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned());
@@ -119,6 +118,20 @@ impl Seam {
             }
         }
     }
+}
+
+/// The events in what a watch has brought at once: lines of JSON, or protobuf messages with their lengths.
+fn events(mut frames: &[u8]) -> Vec<Value> {
+    if frames.starts_with(b"{") {
+        return frames.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    }
+    let mut events = Vec::new();
+    while let Some((length, rest)) = frames.split_first_chunk::<4>() {
+        let Some((frame, rest)) = rest.split_at_checked(u32::from_be_bytes(*length) as usize) else { break };
+        events.extend(sandbox::protobuf::parse_event(frame));
+        frames = rest;
+    }
+    events
 }
 
 /// The answer to a controller that asks whether the server is there.
