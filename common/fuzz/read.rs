@@ -1,4 +1,6 @@
-//! Reads bytes as everything that an API server may answer with in protobuf. Shared by the fuzz target and the test of its corpus.
+//! Reads bytes as each kind of answer that an API server may send in protobuf.
+//!
+//! The fuzz target and the test of its corpus share this file.
 
 use common::{
     head::Head,

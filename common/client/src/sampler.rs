@@ -204,7 +204,43 @@ mod tests {
         .into_bytes()
     }
 
+    /// A field with bytes in a protobuf message.
+    fn field(number: u32, bytes: &[u8]) -> Vec<u8> {
+        let varint = |mut value: u32| {
+            let mut out = Vec::new();
+            while value >= 0x80 {
+                out.push(value as u8 | 0x80);
+                value >>= 7;
+            }
+            out.push(value as u8);
+            out
+        };
+        [&varint(number << 3 | 2)[..], &varint(bytes.len() as u32), bytes].concat()
+    }
+
+    /// The same as [`line`], as a frame of protobuf.
+    fn frame(name: &str, entries: &[Value]) -> Vec<u8> {
+        let entry = |entry: &Value| {
+            let text = |name: &str| entry[name].as_str().unwrap_or_default().as_bytes();
+            let time: Timestamp = entry["time"].as_str().unwrap().parse().unwrap();
+            let seconds = u32::try_from(time.as_second()).unwrap();
+            let mut seconds_field = vec![1 << 3];
+            seconds_field.extend((0..5).map(|at| (seconds >> (7 * at)) as u8 & 0x7f | if at < 4 { 0x80 } else { 0 }));
+            let fields = field(1, entry["fieldsV1"].to_string().as_bytes());
+            let parts =
+                [field(1, text("manager")), field(4, &seconds_field), field(7, &fields), field(8, text("subresource"))];
+            field(17, &parts.concat())
+        };
+        let entries: Vec<u8> = entries.iter().flat_map(entry).collect();
+        let label = field(11, &[field(1, b"a"), field(2, b"b")].concat());
+        let metadata = field(1, &[field(1, name.as_bytes()), field(3, b"shop"), label, entries].concat());
+        let kind = field(1, &[field(1, b"apps/v1"), field(2, b"ReplicaSet")].concat());
+        let envelope = [b"k8s\0".to_vec(), kind, field(2, &metadata)].concat();
+        [field(1, b"MODIFIED"), field(2, &field(1, &envelope))].concat()
+    }
+
     struct World {
+        format: Format,
         clock: Clock,
         writes: Writes,
         sampler: Arc<WriteSampler>,
@@ -221,7 +257,7 @@ mod tests {
             let since = clock.instant();
             clock.sleep(Duration::from_hours(1)).await;
             sampler.activate();
-            Self { clock, writes, sampler, since, next: 100 }
+            Self { format: Format::Json, clock, writes, sampler, since, next: 100 }
         }
 
         /// A watch brings an object that these managers have written, each so many seconds ago.
@@ -230,7 +266,11 @@ mod tests {
             let entries: Vec<_> = entries.iter().map(|(manager, sub, ago)| entry(manager, sub, &at(*ago))).collect();
             self.next += 1;
             let version = Version::parse(&self.next.to_string());
-            self.sampler.sample(SETS, version, Format::Json, &line(name, &entries), self.clock.instant());
+            let frame = match self.format {
+                Format::Json => line(name, &entries),
+                Format::Protobuf => frame(name, &entries),
+            };
+            self.sampler.sample(SETS, version, self.format, &frame, self.clock.instant());
             version
         }
 
@@ -242,10 +282,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_status_that_this_process_has_not_written_is_anothers() {
-        let mut world = World::new().await;
-        world.brings("web", &[(FIELD_MANAGER, "", 90), (FIELD_MANAGER, "status", 0)]);
-        assert_eq!(world.confirmed().await, 1);
-        assert_eq!(world.confirmed().await, 0, "it is reported once");
+        for format in [Format::Json, Format::Protobuf] {
+            let mut world = World { format, ..World::new().await };
+            world.brings("web", &[(FIELD_MANAGER, "", 90), (FIELD_MANAGER, "status", 0)]);
+            assert_eq!(world.confirmed().await, 1, "{format:?}");
+            assert_eq!(world.confirmed().await, 0, "it is reported once");
+            world.brings("user", &[(FIELD_MANAGER, "status", 5), ("kubectl-edit", "", 0)]);
+            assert_eq!(world.confirmed().await, 0, "{format:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

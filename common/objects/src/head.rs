@@ -56,7 +56,7 @@ impl<'a> Head<'a> {
         self.resource_version
     }
 
-    /// The kind of its managing controller.
+    /// The kind of the managing controller; `None` if the object has none.
     pub fn controller(&self) -> Option<&str> {
         self.controller.as_deref()
     }

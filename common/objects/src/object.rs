@@ -135,7 +135,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// which that is false is never [kept](Object::keep).
     const CONCERNS: Option<fn(head: &Head<'_>) -> bool> = None;
 
-    /// Reads an object from the JSON of its metadata, if nothing else of it is read.
+    /// Reads a projection that needs the metadata only, from the JSON of the metadata. `None` for all other projections.
     ///
     /// What follows the metadata in `json` is to be ignored.
     fn of_metadata(_json: &str) -> Option<serde_json::Result<Self>> {

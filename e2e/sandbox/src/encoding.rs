@@ -144,7 +144,7 @@ impl Encoded {
         &self.event[self.object.clone()]
     }
 
-    /// The part that a list of its kind contains; in JSON, a `{` goes before it.
+    /// The object as an item of a list. In JSON, the caller writes the opening `{` before it.
     pub(super) fn item(&self) -> &[u8] {
         &self.event[self.item.clone()]
     }

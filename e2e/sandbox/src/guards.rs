@@ -128,10 +128,15 @@ impl Guards {
                 }
             }
         }
-        for path in recorded.keys().filter(|path| self.is_mine(path) && !self.measured.contains_key(*path)) {
-            match self.unmeasured {
-                Unmeasured::Fails => comparison.worse.push(format!("{path}: recorded but not measured")),
-                Unmeasured::IsZero => comparison.better.push(format!("{path}: recorded but not seen any more")),
+        for (path, numbers) in recorded.iter().filter(|(path, _)| self.is_mine(path)) {
+            let measured = self.measured.get(path).unwrap_or(&nothing);
+            for counted in numbers.keys().filter(|counted| !measured.contains_key(*counted)) {
+                match self.unmeasured {
+                    Unmeasured::Fails => comparison.worse.push(format!("{path}: {counted} recorded but not measured")),
+                    Unmeasured::IsZero => {
+                        comparison.better.push(format!("{path}: {counted} recorded but not seen any more"));
+                    }
+                }
             }
         }
         Ok(comparison)
@@ -220,8 +225,8 @@ mod tests {
         more.add("new", "bytes", 1);
         assert_eq!(more.compare(TABLE).unwrap().worse, ["a/new: 1 bytes, which the table does not have"]);
         let nothing = |unmeasured| Guards::new("b", unmeasured).compare(TABLE).unwrap();
-        assert_eq!(nothing(Unmeasured::Fails).worse, ["b/z: recorded but not measured"]);
-        assert_eq!(nothing(Unmeasured::IsZero).better, ["b/z: recorded but not seen any more"]);
+        assert_eq!(nothing(Unmeasured::Fails).worse, ["b/z: requests recorded but not measured"]);
+        assert_eq!(nothing(Unmeasured::IsZero).better, ["b/z: requests recorded but not seen any more"]);
     }
 
     #[test]

@@ -44,7 +44,9 @@ impl<K: Object> Frame<'_, K> {
     }
 }
 
-/// Reads one frame of a watch and gives its event to a sink, as an informer does with each frame. For measurements of its cost.
+/// Reads a frame of a watch and gives its event to a sink.
+///
+/// The informer does the same with each frame. It is public so that tests can measure what an event costs.
 ///
 /// # Errors
 /// If the frame is no watch event, or an object in it has not even metadata.

@@ -55,7 +55,7 @@ impl<'de> Value<'de> {
         }
     }
 
-    /// Whether it is the zero value of its type.
+    /// Whether the value is the zero value of its type, which JSON often omits.
     fn is_zero(self) -> bool {
         match self.shape {
             Shape::Bool | Shape::Int => matches!(self.datum, Datum::Varint(0)),

@@ -55,7 +55,7 @@ impl WaitCounts {
         self.0.iter().sum()
     }
 
-    /// The duration that this share of the waits, from 0 to 1, did not exceed: the upper bound of its bucket. None without waits.
+    /// The quantile of the waits, for a share from 0 to 1, as the upper bound of its bucket. `None` if nothing has waited.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = (self.total() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -36,7 +36,7 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// An object in its envelope, and the length of its message.
+/// An encoded object with its envelope.
 pub(crate) struct Enveloped {
     pub(crate) bytes: Vec<u8>,
     message: usize,
