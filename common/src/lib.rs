@@ -8,7 +8,7 @@
 //! a delay, and everything is counted and can be asked for.
 //!
 //! ```text
-//!             informer ──► store (indexes) ──────► observe ──► decide ──► carry_out ──► io ──► api ──► gate ──► API server
+//!             informer ──► store (indexes) ──────► observe ──► decide ──► act ──► io ──► api ──► gate ──► API server
 //! API server ───┤                                     ▲        (pure)                    │       (leader?)
 //!               └─ handlers ──► queue ──► worker ─────┘                                  └──► ledger, Events, account
 //! ```

@@ -74,10 +74,10 @@ const PURE_ELSEWHERE: &[(&str, &[&str])] = &[
         ],
     ),
     ("common/control", &["explain", "leader/lease", "leader/probation", "leader/step"]),
-    ("daemonset-controller", &["carry_out/body"]),
+    ("daemonset-controller", &["act/body"]),
     ("deployment-controller", &["limits"]),
     ("node-lifecycle-controller", &["disruption", "garbage/quarantine", "rate", "sight", "silence", "taints"]),
-    ("statefulset-controller", &["carry_out/body"]),
+    ("statefulset-controller", &["act/body"]),
 ];
 /// What a crate without I/O cannot depend on.
 const ASYNC_OR_IO: &[&str] = &[
@@ -255,7 +255,7 @@ fn what_decides_is_pure() {
         }
     }
     // A sync awaits `io`, and is as pure as what decides otherwise.
-    let syncs = controllers().into_iter().flat_map(|name| sources(&name)).filter(|path| path.contains("carry_out"));
+    let syncs = controllers().into_iter().flat_map(|name| sources(&name)).filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
     for path in syncs {
         for (number, line) in code(&path) {
             let line = line.replace("async ", "").replace(".await", "").replace("Io<", "");
@@ -316,7 +316,7 @@ fn time_and_chance_come_from_the_clock() {
 }
 
 /// The files that every loop has in its folder.
-const OF_A_LOOP: [&str; 5] = ["observe", "snapshot", "plan", "decide", "carry_out"];
+const OF_A_LOOP: [&str; 5] = ["observe", "snapshot", "plan", "decide", "act"];
 
 /// The folders of a controller's loops: `src` for the loop that lib.rs implements, the folder beside the file for any other.
 fn loops(name: &str) -> Vec<String> {
@@ -349,7 +349,7 @@ fn crates_look_alike() {
         }
         for path in files(&name, ".rs") {
             let file = path.rsplit('/').next().unwrap_or_default();
-            if file == "mod.rs" || ["sequence.rs", "act.rs"].contains(&file) {
+            if file == "mod.rs" || ["sequence.rs", "carry_out.rs"].contains(&file) {
                 broken.push(format!("{path}: no loop has a file of that name"));
             }
             if file == "world.rs" && path.contains("/src/") && path != format!("{name}/src/world.rs") {

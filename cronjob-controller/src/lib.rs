@@ -11,7 +11,7 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► carry_out.rs ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
 //!                │                          ▲         (pure)         │
 //!                │                          └─ answers ◄─ questions ─┘
 //!                └──────────────◄── the next time of the schedule
@@ -44,7 +44,7 @@ pub mod plan;
 pub mod schedule;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod metrics;
 mod observe;
 mod watch;
@@ -71,7 +71,7 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    carry_out::Note,
+    act::Note,
     objects::{CRON_JOBS, CronJob, JOBS, Job},
     plan::Plan,
     snapshot::Snapshot,
@@ -152,8 +152,8 @@ impl Controller for CronJobController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -19,7 +19,7 @@
 //! ```text
 //! watch.rs ──► rosters.rs (nodes, Pods, counts)
 //!    │             │
-//!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out/ ──► API server
+//!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
 //!           ▲        (indexes of     (pure)      eligibility, standing,  revisions,
 //!           │         four caches)               manage, rolling,        Pods, status
 //!           │                                    revisions, status
@@ -65,7 +65,7 @@ pub mod objects;
 pub mod plan;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod failed_pods;
 mod lost_creates;
 mod node_updates;
@@ -101,7 +101,7 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    carry_out::Note,
+    act::Note,
     failed_pods::Bounds,
     metrics::ControllerMetrics,
     node_updates::NodeUpdates,
@@ -292,8 +292,8 @@ impl Controller for DaemonSetController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -2,7 +2,7 @@
 //!
 //! A loop of its own, as upstream has it, with a queue (`daemonset-node-updates`) and workers of its own.
 
-mod carry_out;
+mod act;
 mod decide;
 mod observe;
 mod plan;
@@ -20,7 +20,7 @@ use common::{
 };
 use jiff::Timestamp;
 
-use self::{carry_out::Note, plan::Affected, snapshot::Concern};
+use self::{act::Note, plan::Affected, snapshot::Concern};
 use crate::DaemonSetController;
 
 /// The loop. It reads the caches of the loop of DaemonSets, and writes nothing.
@@ -46,8 +46,8 @@ impl Controller for NodeUpdates {
         }
     }
 
-    async fn carry_out(_: &Vec<Concern>, _: &Affected, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(io).await
+    async fn act(_: &Vec<Concern>, _: &Affected, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(io).await
     }
 
     /// No Event and no record of own writes concerns a changed node.

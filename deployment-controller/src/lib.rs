@@ -11,7 +11,7 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act ──► API server
 //! (events        │         (indexes of     (pure)       revision, rolling,     steps in order,
 //!  to keys)      │          the caches)                 recreate, scale,       creation, rollback
 //!                │                                      progress, ...
@@ -42,7 +42,7 @@ pub mod objects;
 pub mod plan;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod observe;
 mod watch;
 #[cfg(test)]
@@ -69,7 +69,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    carry_out::Note,
+    act::Note,
     objects::{Deployment, REPLICA_SETS, ReplicaSet},
     plan::Plan,
     snapshot::{Snapshot, TerminatingReplicas},
@@ -190,8 +190,8 @@ impl Controller for DeploymentController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -28,7 +28,7 @@ use crate::{
     observe::{drop_satisfied_record, record},
     watch::Parked,
 };
-use carry_out::Note;
+use act::Note;
 use plan::Plan;
 use snapshot::Snapshot;
 use watch::Watch;
@@ -37,7 +37,7 @@ pub mod decide;
 pub mod plan;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod observe;
 mod watch;
 
@@ -103,8 +103,8 @@ impl Controller for EndpointsController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -15,7 +15,7 @@
 //! one has a folder of its own, laid out like this; a file of the same name beside the folders holds what they share:
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► carry_out.rs ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
 //!     ▲                      ▲                        (pure)                    │
 //!     │                      ├────────── memory.rs ◄──────────── notes ─────────┤
 //!     └──────────────────────┼───────── own_writes.rs ◄─────────────────────────┘
@@ -60,8 +60,8 @@ pub mod plan;
 pub mod slices;
 pub mod zones;
 
+mod act;
 mod body;
-mod carry_out;
 mod members;
 mod metrics;
 mod observe;

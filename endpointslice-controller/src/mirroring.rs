@@ -25,7 +25,7 @@ use crate::{
     observe::{drop_satisfied_record, record},
     watch::SliceWatch,
 };
-use carry_out::Note;
+use act::Note;
 use metrics::MirroringMetrics;
 use plan::Plan;
 use snapshot::Snapshot;
@@ -35,7 +35,7 @@ pub mod decide;
 pub mod plan;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod metrics;
 mod observe;
 mod watch;
@@ -117,8 +117,8 @@ impl Controller for MirroringController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

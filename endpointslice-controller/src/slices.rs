@@ -24,7 +24,7 @@ use crate::{
     topology::Topology,
     watch::SliceWatch,
 };
-use carry_out::Note;
+use act::Note;
 use metrics::SliceMetrics;
 use plan::Plan;
 use snapshot::Snapshot;
@@ -34,7 +34,7 @@ pub mod decide;
 pub mod plan;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod metrics;
 mod observe;
 mod watch;
@@ -142,8 +142,8 @@ impl Controller for SliceController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

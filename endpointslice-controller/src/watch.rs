@@ -12,7 +12,7 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
-    carry_out::WriteNote,
+    act::WriteNote,
     objects::{SERVICE_NAME, Slice},
     own_writes::{Author, OwnWrites, Wrote},
 };

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use crate::{
     collection::Collection, graph::Identity, key::ObjectKey, monitors::Monitors, parked::QueueId, place::object,
 };
-use carry_out::{Fresh, Note};
+use act::{Fresh, Note};
 use plan::Plan;
 use snapshot::Snapshot;
 
@@ -23,7 +23,7 @@ pub mod decide;
 pub mod plan;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod observe;
 
 /// Judges objects by their owners.
@@ -47,8 +47,8 @@ impl Controller for Collector {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -22,7 +22,7 @@
 //! Each of the two loops has a folder of its own:
 //!
 //! ```text
-//! queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► carry_out.rs ──► API server
+//! queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
 //!                                        (pure)
 //! ```
 //!

@@ -18,11 +18,11 @@ use crate::{
     parked::{Awaited, QueueId},
     place::object,
 };
-use carry_out::Note;
+use act::Note;
 use plan::Plan;
 use snapshot::{Orphan, Snapshot};
 
-mod carry_out;
+mod act;
 mod decide;
 mod observe;
 mod plan;
@@ -49,8 +49,8 @@ impl Controller for Orphaner {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

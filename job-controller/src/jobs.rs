@@ -7,7 +7,7 @@ pub mod memory;
 pub mod plan;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod gangs;
 pub(crate) mod observe;
 mod watch;
@@ -30,7 +30,7 @@ use common::{
 use jiff::Timestamp;
 
 use self::{
-    carry_out::Note,
+    act::Note,
     gangs::Gangs,
     memory::Memory,
     plan::Plan,
@@ -129,8 +129,8 @@ impl Controller for JobController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

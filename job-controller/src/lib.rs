@@ -21,7 +21,7 @@
 //! Each loop is made of the same files; where reading the caches takes a line, `observe` stands with the controller:
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► carry_out.rs ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
 //! ```
 //!
 //! # Where it differs from upstream

@@ -5,7 +5,7 @@
 
 pub mod key;
 
-mod carry_out;
+mod act;
 mod decide;
 mod observe;
 mod plan;
@@ -22,7 +22,7 @@ use common::{
 };
 use jiff::Timestamp;
 
-use self::{carry_out::Note, key::Orphan, plan::Plan, snapshot::Snapshot};
+use self::{act::Note, key::Orphan, plan::Plan, snapshot::Snapshot};
 use crate::jobs::JobController;
 
 /// The loop. It reads the caches of the loop of Jobs.
@@ -42,8 +42,8 @@ impl Controller for OrphanController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(plan, io).await
+    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(plan, io).await
     }
 
     fn object(_: &Snapshot) -> (ObjectRef, Uid) {

@@ -7,7 +7,7 @@ pub mod decide;
 pub mod plan;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod observe;
 mod watch;
 
@@ -26,7 +26,7 @@ use common::{
 };
 use jiff::Timestamp;
 
-use self::{carry_out::Note, plan::Plan, snapshot::Snapshot};
+use self::{act::Note, plan::Plan, snapshot::Snapshot};
 use crate::{
     TTL_AFTER_FINISHED,
     metrics::ttl_deletion_duration,
@@ -65,8 +65,8 @@ impl Controller for TtlController {
         decide::decide(&snapshot.job, snapshot.now)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -9,7 +9,7 @@
 //!
 //! Upstream: `pkg/controller/tainteviction`.
 
-mod carry_out;
+mod act;
 mod decide;
 mod nodes;
 mod observe;
@@ -36,7 +36,7 @@ use jiff::Timestamp;
 
 use crate::{caches::Caches, heartbeats::Heartbeats};
 
-use carry_out::{Fresh, Note};
+use act::{Fresh, Note};
 use nodes::NodeViews;
 use plan::Plan;
 use snapshot::Snapshot;
@@ -122,8 +122,8 @@ impl Controller for Evictor {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

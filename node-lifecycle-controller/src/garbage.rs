@@ -5,7 +5,7 @@
 //! Pods are removed because of their node, the node is read from the server. Every write names the uid and the version of the Pod that was judged, where upstream's deletion
 //! names neither. Finalizers are never touched. Upstream: `pkg/controller/podgc`.
 
-mod carry_out;
+mod act;
 mod decide;
 mod ended;
 mod observe;
@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 
 use crate::{caches::Caches, objects::CachedPod};
 
-use carry_out::{Behind, Note};
+use act::{Behind, Note};
 use ended::EndedPods;
 use pass::Pass;
 use plan::Plan;
@@ -138,8 +138,8 @@ impl Controller for PodCollector {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(plan, io).await
+    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(plan, io).await
     }
 
     fn object(_: &Snapshot) -> (ObjectRef, Uid) {

@@ -29,7 +29,7 @@
 //!              └── every 20 s ───┴────────────► garbage: phase, deletion without grace
 //! ```
 //!
-//! The folder of each loop has the same files: `observe.rs`, `snapshot.rs`, `plan.rs`, `decide.rs` and `carry_out.rs`.
+//! The folder of each loop has the same files: `observe.rs`, `snapshot.rs`, `plan.rs`, `decide.rs` and `act.rs`.
 //!
 //! # Where it differs from upstream
 //!

@@ -10,7 +10,7 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act ──► API server
 //! (events        │         (indexes of     (pure)       manage, status,      claim, create,
 //!  to keys)      │          both caches)                failure, timer       delete, status
 //!                └──────────────◄── requeue: a Pod becomes available, something is not seen yet
@@ -57,7 +57,7 @@ pub mod plan;
 pub mod pod_cache;
 pub mod snapshot;
 
-mod carry_out;
+mod act;
 mod observe;
 mod pod_backoff;
 mod watch;
@@ -87,7 +87,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    carry_out::Note,
+    act::Note,
     kind::{Kind, ReplicaSets, ReplicationControllers},
     metrics::ControllerMetrics,
     objects::{ReplicaSet, Set},
@@ -307,8 +307,8 @@ impl<K: Kind> Controller for ReplicaController<K> {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

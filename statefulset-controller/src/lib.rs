@@ -13,7 +13,7 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out/ ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
 //! (events        │         (indexes of     (pure)       revisions, scaling,  claims, revisions,
 //!  to keys)      │         four caches)                 rolling, retention,  Pods phase by phase, status,
 //!                │                                      status, history      history
@@ -59,8 +59,8 @@ pub mod plan;
 pub mod reports;
 pub mod snapshot;
 
+mod act;
 mod awaited;
-mod carry_out;
 mod observe;
 mod watch;
 #[cfg(test)]
@@ -87,8 +87,8 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
+    act::{Namesake, Note},
     awaited::{AwaitedClaims, AwaitedWrites},
-    carry_out::{Namesake, Note},
     metrics::ControllerMetrics,
     objects::{CachedPod, Claim, ControllerRevision, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet},
     plan::{Plan, Problem},
@@ -281,8 +281,8 @@ impl Controller for StatefulSetController {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -1,4 +1,4 @@
-//! A control loop: observe, decide, carry out.
+//! A control loop: observe, decide, act.
 //!
 //! [`Controller`] is what a controller crate implements; [`Loop`] runs it: workers take keys from the queue, read the caches
 //! into a snapshot, decide purely, and carry the plan out. Because deciding is free of effects, "why" can be answered at any
@@ -117,7 +117,7 @@ pub trait Explain {
     ///
     /// The loop brings the key back at that time whether the sync succeeded, failed or panicked, or, in shadow mode, was not carried out;
     /// only [`Requeue::After`] takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
-    /// [`Controller::carry_out`] did asks for it with [`Requeue`].
+    /// [`Controller::act`] did asks for it with [`Requeue`].
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
@@ -145,7 +145,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// Decides. Pure: the same snapshot gives the same plan.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
     /// Carries the plan out, also in a forecast. It awaits nothing but `io`, and has no other effects than those of `io`.
-    fn carry_out(
+    fn act(
         snapshot: &Self::Snapshot,
         plan: &Self::Plan,
         io: Io<'_, Self::Note>,
@@ -165,7 +165,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     }
     /// Updates in-memory state that later snapshots depend on, such as the time at which a Pod has to leave its node.
     ///
-    /// Runs before [`Controller::carry_out`], and in shadow mode instead of it. Sends no requests and records no Events.
+    /// Runs before [`Controller::act`], and in shadow mode instead of it. Sends no requests and records no Events.
     fn record(&self, _: &Self::Snapshot, _: &Self::Plan) {}
     /// Tidies memory up after a sync, however it ended.
     fn after_sync(&self, _: &Self::Snapshot) {}

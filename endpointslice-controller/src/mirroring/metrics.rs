@@ -5,7 +5,7 @@ use common::{
     metrics::{Counters, Histogram, Metrics, Stability, exponential_buckets},
 };
 
-use super::carry_out::Totals;
+use super::act::Totals;
 use crate::{
     metrics::{Shares, changes},
     plan::Counts,

@@ -7,7 +7,7 @@ use common::{
 };
 use parking_lot::Mutex;
 
-use super::{carry_out::Totals, plan::Spread};
+use super::{act::Totals, plan::Spread};
 use crate::metrics::{Shares, changes};
 
 /// Upper bounds where upstream names none.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{
     Collector,
-    carry_out::Fresh,
+    act::Fresh,
     snapshot::{Owner, OwnerKind, Snapshot},
 };
 use crate::graph::{Identity, Kind, OwnerState, View};

@@ -1,6 +1,6 @@
 //! Marks Pods as not ready whose node is not ready.
 
-mod carry_out;
+mod act;
 mod decide;
 mod observe;
 mod plan;
@@ -43,8 +43,8 @@ impl Controller for Readiness {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

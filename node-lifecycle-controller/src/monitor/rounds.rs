@@ -1,6 +1,6 @@
 //! The rounds of the node monitor: passes over nodes that changed or are due, and the tainting of nodes that wait.
 
-mod carry_out;
+mod act;
 pub(crate) mod decide;
 mod observe;
 pub(crate) mod plan;
@@ -88,8 +88,8 @@ impl Controller for Rounds {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(plan, io).await
+    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(plan, io).await
     }
 
     fn object(_: &Snapshot) -> (ObjectRef, Uid) {

@@ -1,6 +1,6 @@
 //! Taints that follow from the conditions of a node, and copies of its labels.
 
-mod carry_out;
+mod act;
 pub(crate) mod decide;
 mod observe;
 mod plan;
@@ -43,8 +43,8 @@ impl Controller for Upkeep {
         decide::decide(snapshot)
     }
 
-    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
-        carry_out::carry_out(snapshot, plan, io).await
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+        act::act(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -210,7 +210,7 @@ impl<C: Controller> Shared<C> {
                 } else {
                     let Decision { plan, forecast } = decision;
                     let subject = SyncOf { controller: &*self.controller, snapshot: &snapshot };
-                    let sync = async |io: Io<'_, C::Note>| C::carry_out(&snapshot, &plan, io).await;
+                    let sync = async |io: Io<'_, C::Note>| C::act(&snapshot, &plan, io).await;
                     let outcome = self.executor.run(&subject, forecast, sync).await;
                     self.controller.after_sync(&snapshot);
                     outcome
@@ -405,7 +405,7 @@ impl<C: Controller> Decision<C> {
     /// Decides, and runs the sync against a server that grants everything.
     pub fn with_forecast(snapshot: &C::Snapshot, now: Timestamp) -> Self {
         let plan = C::decide(snapshot);
-        let forecast = io::forecast(now, async |io| C::carry_out(snapshot, &plan, io).await);
+        let forecast = io::forecast(now, async |io| C::act(snapshot, &plan, io).await);
         Self { plan, forecast }
     }
 

@@ -270,7 +270,7 @@ fn too_many_addresses_are_cut_those_that_are_not_ready_first() {
 }
 
 /// The state that the writes of a plan leave behind.
-fn carry_out(world: &mut Snapshot, plan: &Plan, round: usize) {
+fn act(world: &mut Snapshot, plan: &Plan, round: usize) {
     for writes in &plan.writes {
         let gone: BTreeSet<&str> = writes.delete.iter().map(|slice| &*slice.metadata.name).collect();
         world.slices.retain(|slice| !gone.contains(&*slice.metadata.name));
@@ -307,7 +307,7 @@ proptest! {
             let slices = world.slices.clone();
             world = Snapshot { slices, ..snapshot(pods.iter().map(|index| wanted(*index)), most) };
             let plan = decide(&world);
-            carry_out(&mut world, &plan, round);
+            act(&mut world, &plan, round);
             let mut names: Vec<String> = world.slices.iter().flat_map(|slice| &slice.endpoints)
                 .map(|endpoint| endpoint.target_ref.as_ref().unwrap().name.to_string()).collect();
             names.sort();

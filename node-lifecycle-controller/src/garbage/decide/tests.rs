@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    garbage::{carry_out::carry_out, plan::AT_ONCE, quarantine::Quarantine, snapshot::Limits},
+    garbage::{act::act, plan::AT_ONCE, quarantine::Quarantine, snapshot::Limits},
     world::{self, garbage_pass as empty, node_with, set},
 };
 
@@ -47,7 +47,7 @@ fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
 
 /// What an explanation says is done.
 fn actions(plan: &Plan) -> Vec<String> {
-    let forecast = common::io::forecast(Timestamp::UNIX_EPOCH, async |io| carry_out(plan, io).await);
+    let forecast = common::io::forecast(Timestamp::UNIX_EPOCH, async |io| act(plan, io).await);
     forecast.account.map(|account| account.lines()).unwrap_or_default()
 }
 

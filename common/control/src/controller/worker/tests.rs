@@ -91,7 +91,7 @@ impl Controller for Puppet {
         Obey(snapshot.clone())
     }
 
-    async fn carry_out(name: &String, plan: &Obey, io: Io<'_, NextMove>) -> Result<Requeue, Failed> {
+    async fn act(name: &String, plan: &Obey, io: Io<'_, NextMove>) -> Result<Requeue, Failed> {
         if plan.is_notable() {
             return Ok(Requeue::AsPlanned);
         }

@@ -194,7 +194,7 @@ impl Model {
         }
     }
 
-    fn carry_out(&mut self, snapshot: &Snapshot, plan: &SyncPlan, life: &mut Life) -> Result<PodWrites, Died> {
+    fn act(&mut self, snapshot: &Snapshot, plan: &SyncPlan, life: &mut Life) -> Result<PodWrites, Died> {
         let name = |at: usize| plan.situation.pods[at].pod.meta().name.to_string();
         match &plan.manage {
             Manage::Create { pods, .. } => {
@@ -230,7 +230,7 @@ impl Model {
     fn sync(&mut self, life: &mut Life, lag: usize, refuses: u8) -> Result<(), Died> {
         let snapshot = self.snapshot(lag);
         let Ok(plan) = decide(&snapshot).sync else { return Ok(()) };
-        let outcome = self.carry_out(&snapshot, &plan, life)?;
+        let outcome = self.act(&snapshot, &plan, life)?;
         let managed = manage::managed(&snapshot, &plan.situation, &plan.manage, &outcome);
         let tracked = track::track(&snapshot, &plan.situation, &plan.manage, &managed, at(0));
         assert!(tracked.status.named.len() <= 4);

@@ -4,8 +4,8 @@ use common::io::{self, Failed, Requeue};
 
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::{
+    act::{SliceWriter, WriteNote, Written},
     body::Change,
-    carry_out::{SliceWriter, WriteNote, Written},
     objects::ENDPOINTS,
     plan::Counts,
 };
@@ -46,7 +46,7 @@ impl From<WriteNote> for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let began = io.now();
     let Plan { writes, updated, skipped, .. } = plan;
     let counts = || writes.iter().map(|writes| writes.counts).collect();

@@ -36,7 +36,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (plan, &snapshot.members) {
         (Plan::Delete(endpoints), _) => {
             let request = Request::delete(ENDPOINTS, &endpoints.metadata).role(Role::Awaited);

@@ -32,7 +32,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let job = &*snapshot.job;
     match plan {
         Plan::Wait { is_ahead: true, .. } => io.note(Note::Ahead),

@@ -11,7 +11,7 @@ use crate::{jobs::snapshot::PodRef, untrack::untrack};
 pub(super) type Note = Infallible;
 
 /// Takes the finalizer off every Pod. Every one is tried before the first failure is reported.
-pub(super) async fn carry_out(plan: &Plan, io: io::Io<'_, Note>) -> Result<Requeue, Failed> {
+pub(super) async fn act(plan: &Plan, io: io::Io<'_, Note>) -> Result<Requeue, Failed> {
     let send = |pod: &PodRef| io.send(untrack(pod, "no Job counts it any more", io));
     let untracked = io.all(Pace::AtOnce, &plan.pods, send).await;
     for (pod, untracked) in plan.pods.iter().zip(untracked) {

@@ -44,7 +44,7 @@ type Io<'r> = io::Io<'r, Note>;
 const WATCH_LAG: Duration = Duration::from_millis(100);
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(problem) = plan.set.selector.problem() {
         io.note(Note::BrokenSelector(problem.to_string()));
         return Ok(Requeue::AsPlanned);

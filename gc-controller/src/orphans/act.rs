@@ -40,7 +40,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out. Dependents that turn up while others are released are released, too.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     io.note(Note::Unparked);
     match plan {
         Plan::Nothing => return Ok(Requeue::AsPlanned),

@@ -14,8 +14,8 @@ use super::{
     snapshot::Snapshot,
 };
 use crate::{
+    act::{SliceWriter, WriteNote, Written},
     body::Change,
-    carry_out::{SliceWriter, WriteNote, Written},
     memory::Memory,
     objects::SERVICES,
     plan::{Counts, PutOff},
@@ -57,7 +57,7 @@ impl From<WriteNote> for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let counts = || plan.writes.iter().map(|writes| writes.counts).collect();
     let totals = plan.is_ours.then(|| Totals { counts: counts(), distribution: plan.spread.distribution });
     io.note(Note::Decide(plan.memory.clone(), totals));

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(problem) = &plan.problem {
         if let Problem::TooManyClaims { .. } = problem {
             io.event(EventType::Warning, "TooManyClaims", problem.to_string());

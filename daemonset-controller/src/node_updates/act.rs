@@ -11,6 +11,6 @@ use common::io::{Failed, Io, Requeue};
 pub(crate) type Note = Infallible;
 
 /// Ends at once.
-pub(crate) fn carry_out(_: Io<'_, Note>) -> Ready<Result<Requeue, Failed>> {
+pub(crate) fn act(_: Io<'_, Note>) -> Ready<Result<Requeue, Failed>> {
     ready(Ok(Requeue::AsPlanned))
 }

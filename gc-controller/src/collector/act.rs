@@ -57,7 +57,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     // Nothing is sent for a kind that is not served.
     let place = Place::new(snapshot.resource.unwrap_or(Partial::RESOURCE), &snapshot.view.identity);
     io.note(Note::Unparked);

@@ -73,7 +73,7 @@ impl From<Failed> for Stop {
 }
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let mut rollout = Rollout {
         snapshot,
         io,

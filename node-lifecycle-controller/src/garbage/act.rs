@@ -47,7 +47,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     remove(&plan.terminated, io).await;
     remove_other_ended(plan, io).await;
     for (of_nodes, reason) in [(&plan.out_of_service, Reason::OutOfService), (&plan.orphaned, Reason::Orphaned)] {

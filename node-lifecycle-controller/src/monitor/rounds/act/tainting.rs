@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Taints the nodes whose turn it is.
-pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(alarm) = &plan.alarm {
         io.note(Note::Alarm(alarm.clone()));
     }

@@ -29,7 +29,7 @@ use super::{
 use crate::objects::JOB_TRACKING;
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     // Before anything else: whether the Job can be counted does not matter to these Pods.
     let why = "the Job is being deleted and does not count this Pod";
     let untracked = untrack_all(plan.untrack_uncounted.iter().collect(), why, io).await;

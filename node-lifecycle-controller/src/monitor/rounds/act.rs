@@ -9,9 +9,9 @@ use super::plan::Plan;
 use crate::monitor::notes::Io;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match plan {
-        Plan::Health(plan) => health::carry_out(plan, io).await,
-        Plan::Tainting(plan) => tainting::carry_out(plan, io).await,
+        Plan::Health(plan) => health::act(plan, io).await,
+        Plan::Tainting(plan) => tainting::act(plan, io).await,
     }
 }

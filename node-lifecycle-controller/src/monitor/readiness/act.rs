@@ -13,7 +13,7 @@ use super::{plan::Plan, snapshot::Snapshot};
 use crate::{monitor::notes::Io, objects::READY};
 
 /// Carries a plan out. The request names the version that was judged: a Pod that changed meanwhile is judged again.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if !plan.marks {
         return Ok(Requeue::AsPlanned);
     }

@@ -6,7 +6,7 @@ use super::{plan::Plan, snapshot::Snapshot};
 use crate::monitor::{change::Change, nodes::change_node, notes::Io};
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let node = &snapshot.node;
     if plan.is_needed() {
         let changed = io.unless_ending(change_node(node, Change::Upkeep, plan.changes().join("; "), io)).await;

@@ -56,7 +56,7 @@ impl Record {
 }
 
 /// Carries a plan out. A plan that asks questions is decided anew once they are answered.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let mut snapshot = Cow::Borrowed(snapshot);
     let mut plan = Cow::Borrowed(plan);
     // Every answer settles a question, and the CronJob is read at most once.

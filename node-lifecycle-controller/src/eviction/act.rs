@@ -74,7 +74,7 @@ impl io::Note for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Carries a plan out.
-pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     report_cancellation(snapshot, plan, io);
     let Then::Delete { since } = plan.then else { return Ok(Requeue::AsPlanned) };
     let mut deletion = Deletion { snapshot, why: plan.why, since, live: snapshot.clone(), is_reported: false, io };

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Carries a plan out.
-pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (&plan.problem, plan.scope) {
         (Some(problem @ Problem::SelectsEverything), _) => {
             io.event(EventType::Warning, "SelectingAll", problem.to_string());

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// Carries a plan out.
-pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let next_pass = |pause| Ok(Requeue::After(pause));
     io.note(Note::Reports(plan.reports.clone()));
     if plan.checks {
