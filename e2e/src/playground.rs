@@ -24,6 +24,7 @@ mod plain;
 mod processes;
 mod rollout;
 mod show;
+mod svg;
 mod workloads;
 mod world;
 

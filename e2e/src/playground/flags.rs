@@ -54,6 +54,9 @@ pub(super) struct Flags {
     /// Plain lines, also in a terminal
     #[arg(long)]
     pub(super) plain: bool,
+    /// Write a picture of the screen to FILE as SVG when the playground ends, in a terminal or not
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
 }
 
 impl Flags {
@@ -69,6 +72,9 @@ impl Flags {
     pub(super) fn chosen(&self) -> Result<Vec<&'static Definition>, String> {
         let list = self.controllers.as_deref().unwrap_or(if self.bare { "none" } else { "all" });
         let chosen = controllers::choose(list).map_err(|why| format!("--controllers: {why}"))?;
+        if self.svg.is_some() && self.bare && self.nodes() == 0 && chosen.is_empty() {
+            return Err("--svg: an API server alone has no screen, see --nodes and --controllers".to_owned());
+        }
         if self.exit_when_done {
             if self.bare {
                 return Err("--exit-when-done: it waits for the example, which --bare leaves out".to_owned());
@@ -102,6 +108,7 @@ mod tests {
             ("--exit-when-done --controllers replicaset-controller", "deployment-controller"),
             ("--exit-when-done --bare", "--bare"),
             ("--controllers tuner", "tuner"),
+            ("--bare --svg screen.svg", "no screen"),
         ] {
             let why = chosen(arguments).unwrap_err();
             assert!(why.contains(expected), "{arguments}: {why}");

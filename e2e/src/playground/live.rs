@@ -96,7 +96,7 @@ fn wish(key: KeyEvent) -> Option<Wish> {
 }
 
 /// One sign for each state of a Pod, with its colour, in the order of a Pod's life.
-const SIGNS: [(char, Color); 6] = [
+pub(super) const SIGNS: [(char, Color); 6] = [
     ('·', Color::Gray),
     ('○', Color::Yellow),
     ('◐', Color::Cyan),
@@ -113,7 +113,8 @@ const FOOT: u16 = 1;
 /// Rows of history, title included, that other panels leave where they can.
 const HISTORY: u16 = 6;
 
-fn draw(frame: &mut Frame<'_>, board: &Board) {
+/// Draws the board on a screen of any size.
+pub(super) fn draw(frame: &mut Frame<'_>, board: &Board) {
     // Nodes have a line when there is something to tell of them.
     let head_height = HEAD + u16::from(board.node_states.are_odd());
     let (width, room) = (frame.area().width, frame.area().height.saturating_sub(head_height + FOOT));

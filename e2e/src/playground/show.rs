@@ -25,6 +25,7 @@ use super::{
     plain::Plain,
     print,
     processes::{Processes, Report, State},
+    svg,
     world::World,
 };
 use crate::sandbox::Write;
@@ -397,6 +398,9 @@ impl<'a> Show<'a> {
         let Self { view, board, flags, .. } = self;
         let was_live = matches!(view, View::Live(_));
         drop(view);
+        if let Some(path) = &flags.svg {
+            std::fs::write(path, svg::picture(&board)).map_err(|e| Error::Io("--svg: cannot write the picture", e))?;
+        }
         if was_live {
             for note in board.history.iter().filter(|note| note.mood != Mood::Plain) {
                 Plain::note(&board, note).map_err(|e| Error::Io("cannot write to stdout", e))?;
