@@ -159,8 +159,14 @@ mod tests {
         let green = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
         let texts = texts(&screen(&[(0, 0, "web ", Style::new()), (4, 0, "●●", green)]));
         let [name, pods] = &texts[..] else { panic!("{texts:?}") };
-        assert!(name.starts_with("<text x=\"12\" y=\"25\" textLength=\"24\"") && name.ends_with(">web</text>"), "{name}");
-        assert!(pods.starts_with("<text x=\"44\" y=\"25\" textLength=\"16\"") && pods.ends_with(">●●</text>"), "{pods}");
+        assert!(
+            name.starts_with("<text x=\"12\" y=\"25\" textLength=\"24\"") && name.ends_with(">web</text>"),
+            "{name}"
+        );
+        assert!(
+            pods.starts_with("<text x=\"44\" y=\"25\" textLength=\"16\"") && pods.ends_with(">●●</text>"),
+            "{pods}"
+        );
         assert!(pods.contains("fill=\"#3fb950\" font-weight=\"bold\""), "{pods}");
         assert!(!name.contains("fill") && !name.contains("font-weight"), "{name}");
     }

@@ -1,6 +1,7 @@
 //! What `deploy/` says of the controllers is true of their code, and what it renders keeps its promises.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
+mod add_a_controller;
 mod chart;
 mod images;
 mod kind;
