@@ -32,8 +32,8 @@ pub(crate) struct Struct {
 
 /// A field of a Go struct.
 #[derive(Deserialize)]
+pub(crate) struct Field {
     /// Field name in Go.
-    /// Its name in Go.
     pub(crate) go: &'static str,
     /// Field name in JSON.
     pub(crate) json: &'static str,

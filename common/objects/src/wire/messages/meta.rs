@@ -1,4 +1,4 @@
-//! Metadata, and failures.
+//! Object and list metadata, and `Status`.
 
 use crate::wire::schema::{
     Message,
@@ -99,5 +99,5 @@ pub(super) static STATUS_CAUSE: Message = Message {
     fields: &[nonzero(1, "reason", Text), nonzero(2, "message", Text), nonzero(3, "field", Text)],
 };
 
-/// Any object, of which only the metadata is read. It is the first field of every kind, and all that `PartialObjectMetadata` has.
+/// Any object, for reading only its metadata: field 1 of every kind, and the only field of `PartialObjectMetadata`.
 pub static OBJECT: Message = Message { name: "object", fields: &[always(1, "metadata", Object(&OBJECT_META))] };

@@ -1,4 +1,4 @@
-//! Pods.
+//! `core/v1.Pod` with its nested messages.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{

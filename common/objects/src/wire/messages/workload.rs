@@ -1,4 +1,4 @@
-//! Jobs, revisions and claims.
+//! Jobs, ControllerRevisions and PersistentVolumeClaims.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{
