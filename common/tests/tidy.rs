@@ -408,7 +408,7 @@ fn dependencies(manifest: &str) -> Vec<(bool, String)> {
             let header = header.trim_end().trim_end_matches(']');
             let kind = header.rsplit('.').next().unwrap_or_default();
             section = kind.ends_with("dependencies").then(|| kind == "dev-dependencies");
-            // `[dependencies.name]`
+            // A header that names the dependency itself: `[dependencies.name]`.
             if let Some((kind, name)) = header.rsplit_once('.').filter(|(kind, _)| kind.ends_with("dependencies")) {
                 found.push((kind.ends_with("dev-dependencies"), name.to_owned()));
             }

@@ -120,7 +120,7 @@ pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
     conditions.push(condition);
 }
 
-/// Sets a condition of a Deployment.
+/// Sets a condition by the rules for Deployments.
 ///
 /// If status and reason are the same as before, nothing changes, not even the message and the times. If only the status is the
 /// same, the condition is replaced, but keeps its `lastTransitionTime`. Otherwise it is replaced as given. A replaced condition

@@ -76,10 +76,10 @@ impl Data {
 /// when they are needed ([`RevisionWithData`]).
 #[derive(Clone, Debug)]
 pub struct ControllerRevision {
-    /// Its metadata.
     /// `metadata` of the revision.
-    /// Its number: the highest is the newest.
+    pub meta: Meta,
     /// Number of the revision. The newest revision has the highest number.
+    pub revision: i64,
     digest: u128,
 }
 
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for ControllerRevision {
 #[derive(Debug)]
 pub struct RevisionWithData {
     revision: ControllerRevision,
-    /// Parsed data; `None` if they are not valid JSON.
+    /// Parsed data; `None` if the data are not valid JSON.
     data: Option<Value>,
 }
 

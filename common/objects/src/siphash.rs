@@ -1,4 +1,4 @@
-//! `SipHash-2-4` with 128 bits of output and a fixed key: a digest that is the same in every process and release.
+//! `SipHash-2-4` with 128 bits of output. With a fixed key, the digest is the same in every process and release.
 
 use std::hash::Hasher as _;
 

@@ -20,10 +20,15 @@ pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// A Pod template as the server sent it, with a digest of its meaning.
 ///
-/// Two templates are equal if they mean the same, except for the label `pod-template-hash`. The order of members does not matter.
-/// Null and an empty list mean the same as an absent field. In a field that 1.36 knows, so do an empty map and, unless the field
-/// is optional, the zero value (`securityContext` is optional, so `{}` differs from absent). Quantities are compared by value,
-/// times by instant. In unknown fields, every other difference counts. Comparison uses the digests, not the texts.
+/// Two templates are equal if they differ only in ways without meaning:
+///
+/// - the order of members, and the label `pod-template-hash`;
+/// - null or an empty list in place of an absent field;
+/// - in fields that 1.36 knows: an empty map, and in fields that are not optional the zero value, in place of an absent field
+///   (`securityContext` is optional, so `{}` differs from an absent one);
+/// - in fields that 1.36 knows: the notation of quantities and times, which are compared by value.
+///
+/// The digests are compared, not the texts.
 ///
 /// Decoding never fails. A value that is not an object with labels and a spec of the right types becomes a template with a
 /// [`Template::problem`], which equals only the same text. Upstream: `pkg/controller/deployment/util`, `EqualIgnoreHash`, which

@@ -87,7 +87,7 @@ impl<'de> Value<'de> {
                 Ok(value)
             }
             Shape::Object(message) => visitor.visit_map(self.entries(message, None)?),
-            Shape::Opaque => Err(Error::new(&format!("the schema does not describe the encoding of {}", self.name))),
+            Shape::Opaque => Err(Error::new(&format!("the schema does not describe the field {}", self.name))),
         }
     }
 }
@@ -95,7 +95,7 @@ impl<'de> Value<'de> {
 /// Decodes a time: seconds in field 1, nanoseconds in field 2. The nanoseconds are rounded down to a multiple of `unit`.
 fn time(message: &[u8], unit: i32) -> Result<Timestamp, Error> {
     let number = |at| only(message, at)?.map_or(Ok(0), |datum| datum.number().map(u64::cast_signed));
-    let nanoseconds = i32::try_from(number(2)?).map_err(|_| Error::new("the nanoseconds of a time are out of range"))?;
+    let nanoseconds = i32::try_from(number(2)?).map_err(|_| Error::new("nanoseconds are out of range"))?;
     Timestamp::new(number(1)?, nanoseconds - nanoseconds % unit).map_err(|error| Error::new(&error.to_string()))
 }
 
@@ -293,7 +293,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let Some((field, datum)) = self.next.take() else { return Err(Error::new("a value was requested before its field")) };
+        let Some((field, datum)) = self.next.take() else { return Err(Error::new("a value is read before its name")) };
         match field.count {
             Count::One => seed.deserialize(Value { datum, shape: field.shape, name: field.name }),
             Count::Many | Count::Keyed => {
@@ -385,7 +385,7 @@ impl<'de> MapAccess<'de> for Pairs<'_, '_, 'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let Some(datum) = self.value.take() else { return Err(Error::new("a value was requested before its key")) };
+        let Some(datum) = self.value.take() else { return Err(Error::new("a value is read before its key")) };
         seed.deserialize(self.items.value(datum))
     }
 }

@@ -229,7 +229,7 @@ fn a_field_that_the_schema_does_not_describe_cannot_be_read() {
         _context: Option<Value>,
     }
     let error = read::<PodWithContext>(&messages::POD, &message(2, &[message(14, &[number(1, 1)])])).unwrap_err();
-    assert_eq!(error.to_string(), "the schema does not describe the encoding of securityContext");
+    assert_eq!(error.to_string(), "the schema does not describe the field securityContext");
 }
 
 #[test]

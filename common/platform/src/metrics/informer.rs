@@ -10,7 +10,7 @@ const LABELS: &[&str] = &["group", "name", "resource", "version"];
 const NAME: &str = "kube-controller-manager";
 const LATENCIES: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The metrics of one cache. Cheap to clone.
+/// Number of queued objects, latency of the handlers, and version of one cache. Cheap to clone.
 ///
 /// Upstream: `client-go/tools/cache`, registered in `component-base/metrics/prometheus/clientgo/fifo`.
 #[derive(Clone, Debug)]

@@ -61,7 +61,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     Some(Sample { name, labels, le: None, value })
 }
 
-/// The exposition format that is served.
+/// Exposition format of the rendered text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Prometheus,

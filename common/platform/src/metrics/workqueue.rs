@@ -6,7 +6,7 @@ use super::{Counter, Gauge, Histogram, Metrics, Stability::Beta, exponential_buc
 
 const LABELS: &[&str] = &["name"];
 
-/// The metrics of one work queue. Cheap to clone.
+/// Depth, latencies and retries of one work queue. Cheap to clone.
 ///
 /// Upstream: `client-go/util/workqueue`, registered in `component-base/metrics/prometheus/workqueue`.
 #[derive(Clone, Debug)]
