@@ -2,10 +2,10 @@
 //!
 //! # What it promises
 //!
-//! A controller defines which objects it reads, which events concern which key, and what a sync of a key does. This crate does
+//! A controller defines the objects that it reads, the keys that each event concerns, and the sync of a key. This crate does
 //! the rest. It fills the caches, which never go back in time. Only one worker syncs a key at a time. No decision is made from a
-//! cache that lacks the controller's own writes. Nothing is written without the Lease. A failure or a panic only delays one key.
-//! Metrics and debug endpoints show all of this.
+//! cache that lacks the controller's own writes. Nothing is written without the Lease. A failure or a panic delays only one key.
+//! Metrics and debug endpoints report everything.
 //!
 //! ```text
 //!             informer ──► store (indexes) ──────► observe ──► decide ──► act ──► io ──► api ──► gate ──► API server

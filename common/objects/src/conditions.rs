@@ -1,6 +1,6 @@
 //! Status conditions: reading, setting and removing entries of `status.conditions`.
 //!
-//! Kinds differ in which fields of the old condition survive when a new one is set; each variant has its own function.
+//! Kinds differ in the fields that a new condition inherits from the old condition; each variant has its own function.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::{intern::Text, json::null_as_default};
 
-/// Condition status `True`.
+/// `status` of a condition that applies.
 pub const TRUE: &str = "True";
-/// Condition status `False`.
+/// `status` of a condition that does not apply.
 pub const FALSE: &str = "False";
-/// Condition status `Unknown`.
+/// `status` of a condition whose state cannot be determined.
 pub const UNKNOWN: &str = "Unknown";
 
 /// An entry of `status.conditions` of any kind. Fields without a struct field are preserved in `extra`.

@@ -74,7 +74,7 @@ pub fn pod_template_hash(template: &Value, collision_count: Option<i32>) -> Stri
     safe_encode(hasher.sum())
 }
 
-/// Computes the hash of a `StatefulSet`'s `ControllerRevision`: label `controller.kubernetes.io/hash`, and the end of its name.
+/// Computes the hash of a `StatefulSet`'s `ControllerRevision`: label `controller.kubernetes.io/hash`, and suffix of the name.
 ///
 /// Upstream: `pkg/controller/history`, `HashControllerRevision`.
 pub fn controller_revision_hash(data: &[u8], collision_count: Option<i32>) -> String {
@@ -147,7 +147,7 @@ impl<W: fmt::Write> Dump<'_, W> {
     }
 }
 
-/// Writes a time as a process in UTC without a configured time zone prints it; kube-controller-manager is such a process.
+/// Writes a time as Go prints it in a process without a configured time zone. kube-controller-manager is such a process.
 fn time(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
     /// Seconds from the start of the year 1 to 1970.
     const UNIX_EPOCH: i64 = 62_135_596_800;
@@ -223,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn template_hashes_are_upstreams() {
+    fn template_hashes_match_upstream() {
         check(include_str!("../tests/data/hash-vectors.jsonl"));
     }
 
     #[test]
-    fn hashes_of_unusual_templates_are_upstreams() {
+    fn hashes_of_unusual_templates_match_upstream() {
         check(include_str!("../tests/data/hash-vectors-more.jsonl"));
     }
 
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn daemon_set_hashes_are_those_of_the_specification() {
+    fn daemon_set_hashes_match_the_specification() {
         let template = |image: &str, zone: Option<&str>| {
             let mut template = json!({"metadata": {"labels": {"app": "agent"}}, "spec": {
                 "containers": [{"name": "c", "image": image, "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],

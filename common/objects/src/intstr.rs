@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn fenceposts_are_those_of_the_specification() {
+    fn fenceposts_match_the_specification() {
         // replicas, maxSurge, maxUnavailable -> surge, unavailable as a Deployment uses them. Unavailable is at most replicas,
         // and therefore 0 for a Deployment with 0 replicas.
         for (replicas, surge, unavailable, want) in [

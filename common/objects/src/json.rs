@@ -45,7 +45,7 @@ impl fmt::Debug for Raw {
     }
 }
 
-/// A string that borrows from the JSON text if it contains no escapes. Unlike [`Cow`], it also does so inside an `Option`.
+/// A string that borrows from the JSON text if it contains no escapes, even inside an `Option`, where serde copies every [`Cow`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -88,7 +88,7 @@ where
     deserializer.deserialize_any(Each(read, PhantomData))
 }
 
-/// A visitor that reads a string without copying it. `null` gives the default value, if the deserializer passes it on.
+/// A visitor that reads a string without copying it. `null` gives the default value, if the deserializer allows `null`.
 pub(crate) struct StrVisitor<T> {
     /// Description of the string for error messages, for example `a string`.
     pub(crate) expected: &'static str,

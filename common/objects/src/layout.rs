@@ -58,7 +58,7 @@ pub(crate) struct Shape {
 /// Whether a field has one value, an optional value, a list or a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wrapper {
-    /// One value; an absent one means the zero value.
+    /// One value. Absence means the zero value.
     #[default]
     Plain,
     /// One value or none.

@@ -1,4 +1,4 @@
-//! Object metadata as controllers keep them: small, shared between objects, and exact where they are written back.
+//! Object metadata: small in memory, shared between objects, and exact where a controller writes them back.
 
 use std::{
     fmt,
@@ -43,8 +43,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// `metadata.uid`, which tells an object from earlier and later ones of the same name. A UUID takes 16 bytes; other texts are
-/// stored as they are.
+/// `metadata.uid`, which tells an object from earlier and later objects of the same name. A UUID takes 16 bytes; other texts are
+/// stored unchanged.
 ///
 /// Ordered like the text form, because some of upstream's decisions compare the text.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ enum Repr {
 }
 
 impl Uid {
-    /// Parses a UID. Any text other than a canonical lower-case UUID is stored as it is.
+    /// Parses a UID. Any text other than a canonical lower-case UUID is stored unchanged.
     pub fn new(text: &str) -> Self {
         parse_uuid(text).map_or_else(|| Self(Repr::Text(Text::new(text))), Self::from)
     }

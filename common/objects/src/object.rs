@@ -98,7 +98,7 @@ fn push_segment(path: &mut String, segment: &str) {
     }
 }
 
-/// Whether an object can have this name. Every API server rejects other names, and no path leads to them.
+/// Whether an object can have this name. API servers reject other names, because a path segment cannot contain them.
 ///
 /// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`. Upstream's clients reject other names, too.
 pub fn can_be_name(name: &str) -> bool {
@@ -204,7 +204,7 @@ impl<'a> Encoded<'a> {
     /// Decodes only the metadata of an object.
     ///
     /// # Errors
-    /// The object has no metadata, or they do not fit `T`.
+    /// The object has no metadata, or the metadata do not fit `T`.
     pub fn metadata<T: Deserialize<'a>>(self) -> Result<T, String> {
         #[derive(Deserialize)]
         struct Bare<T> {
@@ -222,7 +222,7 @@ impl<'a> Encoded<'a> {
         }
     }
 
-    /// Decodes an object and trims it.
+    /// Decodes an object, and drops its unneeded fields with [`Object::trim`].
     ///
     /// # Errors
     /// [`DecodeError::Malformed`] if only the metadata can be decoded, otherwise [`DecodeError::Nameless`].
@@ -290,7 +290,7 @@ mod tests {
         Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
     #[test]
-    fn paths_are_those_of_the_api_server() {
+    fn paths_match_the_api_server() {
         assert_eq!(NODES.path("", "", ""), "/api/v1/nodes");
         assert_eq!(NODES.path("ignored", "a.b-c", "status"), "/api/v1/nodes/a.b-c/status");
         assert_eq!(SETS.path("ns", "web", ""), "/apis/apps/v1/namespaces/ns/replicasets/web");

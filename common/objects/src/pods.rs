@@ -150,7 +150,7 @@ impl Pod {
         self.readiness != Readiness::NotReady
     }
 
-    /// Returns when the Pod became ready. `None` if it is not ready, or if the condition has no time.
+    /// Returns when the Pod became ready. `None` if the Pod is not ready, or if the condition has no time.
     pub fn ready_since(&self) -> Option<Timestamp> {
         if let Readiness::Ready { since } = self.readiness { since } else { None }
     }
@@ -189,7 +189,7 @@ impl Object for Pod {
     }
 }
 
-/// Returns how long until the next of `pods` becomes available without a change of its status; `None` if none will.
+/// Returns how long until the next Pod becomes available by the passage of time alone; `None` if no Pod will.
 ///
 /// After that time, the caller checks availability again with the current time. Upstream: `pkg/controller`,
 /// `FindMinNextPodAvailabilityCheck`.

@@ -65,7 +65,7 @@ pub enum QuantityError {
     /// The number is invalid, for example because it has no digits.
     #[error("quantity's number cannot be read")]
     Number,
-    /// The suffix is unknown.
+    /// The suffix is neither a known unit nor an exponent.
     #[error("quantity's suffix is unknown")]
     Suffix,
     /// The number has more than 512 digits.

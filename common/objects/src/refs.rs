@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_are_upstreams() {
+    fn patches_match_upstream() {
         let (owner, uid) = (owner(), Uid::new("POD"));
         let reference = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "U",
             "controller": true, "blockOwnerDeletion": true});

@@ -1,8 +1,8 @@
 //! `ControllerRevisions`: the history of the Pod template of a `StatefulSet` or `DaemonSet`.
 //!
 //! `data` is written byte for byte as upstream writes it, because upstream compares the stored bytes, and because only this form
-//! does not change when a server encodes it again. A server returns the same data as JSON in another form. Therefore this module
-//! compares data in canonical form, without null members.
+//! does not change when a server encodes it again. Clients that read a revision as JSON receive the same data in another form.
+//! Therefore this module compares data in canonical form, without null members.
 
 pub mod body;
 pub mod template;
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn data_and_names_are_those_of_the_golden_revision() {
+    fn data_and_names_match_the_golden_revision() {
         for numbers in [Numbers::Exact, Numbers::Doubles] {
             let data = Data::from_value(template(), numbers).unwrap();
             assert_eq!(String::from_utf8_lossy(data.bytes()), GOLDEN);

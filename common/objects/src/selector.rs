@@ -50,22 +50,22 @@ enum Operator {
 /// Reasons why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// A value has another type than in the API.
+    /// Name of a field, and the type that its value should have.
     #[error("selector: {0} is not {1}")]
     Type(&'static str, &'static str),
-    /// Unknown operator.
+    /// The operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
     #[error("selector: {0:?} is not a valid label selector operator")]
     Operator(String),
-    /// `In` or `NotIn` without values.
+    /// `In` or `NotIn` without values. Holds the key.
     #[error("selector: {0:?}: for 'in', 'notin' operators, values set can't be empty")]
     NoValues(String),
-    /// `Exists` or `DoesNotExist` with values.
+    /// `Exists` or `DoesNotExist` with values. Holds the key.
     #[error("selector: {0:?}: values set must be empty for exists and does not exist")]
     Values(String),
-    /// Invalid label key.
+    /// A key for which [`is_label_key`] is false.
     #[error("selector: {0:?} is not a valid label key")]
     Key(String),
-    /// Invalid label value.
+    /// A key, and a value for which [`is_label_value`] is false.
     #[error("selector: {1:?} is not a valid label value for {0:?}")]
     Value(String, String),
 }

@@ -25,7 +25,7 @@ pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// - the order of members, and the label `pod-template-hash`;
 /// - null or an empty list in place of an absent field;
 /// - in fields that 1.36 knows: an empty map, and in fields that are not optional the zero value, in place of an absent field
-///   (`securityContext` is optional, so `{}` differs from an absent one);
+///   (`securityContext` is optional, so `{}` differs from an absent field);
 /// - in fields that 1.36 knows: the notation of quantities and times, which are compared by value.
 ///
 /// The digests are compared, not the texts.

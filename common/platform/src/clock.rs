@@ -90,7 +90,7 @@ impl Clock {
         }
     }
 
-    /// Suspends a simulated machine: the wall clock advances by `by`, and monotonic time stands still.
+    /// Suspends a simulated machine: the wall clock advances by `by`, and monotonic time does not change.
     ///
     /// Has no effect on [`Clock::system`].
     pub fn suspend(&self, by: Duration) {

@@ -103,7 +103,7 @@ impl Metrics {
         Self { inner: Arc::new(Inner { limits, ..Inner::default() }) }
     }
 
-    /// Returns the counters named `name`, which is served exactly as given, with or without `_total` at its end.
+    /// Returns the counters named `name`. The name is served exactly as given, with or without `_total` at its end.
     pub fn counter(&self, name: &'static str, stability: Stability, help: &str, labels: LabelNames) -> Counters {
         self.family(name, stability, help, labels, Counter::default)
     }

@@ -4,7 +4,8 @@
 //! itself. Therefore, if the last events caused no work, an idle thread sleeps for a moment before it waits for the network
 //! again. One wake-up then handles all events that arrived in the meantime.
 //!
-//! Only reading the next event shows whether it concerns this process, but the process knows what it is waiting for:
+//! Whether the next event concerns this process is known only after the event has been read. But the process knows whether it
+//! expects something:
 //!
 //! - A request, a sync or the read of a full list is under way, or a key waits for a write of this process to appear in a cache:
 //!   the thread does not sleep, and an answer or an event is handled on arrival.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{Phase, Pod, Restarts};
 use crate::meta::Uid;
 
-/// A Pod that may be deleted, with the values of its rank that are not in the Pod itself.
+/// A Pod that may be deleted, with the criteria of its rank that the Pod itself does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The Pod to rank.

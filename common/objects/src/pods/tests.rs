@@ -113,7 +113,7 @@ fn deletion_costs_are_parsed_like_upstream() {
 }
 
 #[test]
-fn magnitudes_of_ages_are_those_of_the_specification() {
+fn magnitudes_of_ages_match_the_specification() {
     const HOUR: i64 = 3600;
     for (age, bucket) in [
         (1, 29),

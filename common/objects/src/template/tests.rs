@@ -167,7 +167,7 @@ fn the_text_is_passed_on_unchanged() {
 }
 
 #[test]
-fn hashes_are_upstreams() {
+fn hashes_match_upstream() {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Vector {

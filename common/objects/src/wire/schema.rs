@@ -39,22 +39,22 @@ pub struct Field {
 /// Whether a field is single, a list or a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// At most one.
+    /// At most one value.
     One,
-    /// A list.
+    /// A repeated field; a list in JSON.
     Many,
-    /// A map from strings to values.
+    /// A repeated field of pairs of key and value; an object in JSON.
     Keyed,
 }
 
 /// The type of an encoded value.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// A string.
+    /// A string in UTF-8; a string in JSON.
     Text,
-    /// A boolean.
+    /// A varint; `true` or `false` in JSON.
     Bool,
-    /// A signed integer.
+    /// A signed varint; a number in JSON.
     Int,
     /// A time in whole seconds; a string in JSON.
     Time,
@@ -62,7 +62,7 @@ pub enum Shape {
     MicroTime,
     /// A quantity; a string in JSON.
     Quantity,
-    /// An integer or a string.
+    /// A message with an integer or a string; a number or a string in JSON.
     IntOrString,
     /// JSON text in a field of bytes.
     Json,
@@ -79,7 +79,7 @@ pub enum Zero {
     Absent,
     /// JSON contains the zero value, so it is read as a value.
     Value,
-    /// The message contains the field only if it was set, so the zero value is read as a value.
+    /// The message contains the field only if the field was set, so a zero value is read as a value.
     Set,
 }
 

@@ -47,7 +47,7 @@ impl InformerMetrics {
         self.queued.set(objects as f64);
     }
 
-    /// Observes how long the handlers took for the changes of one frame or one complete list.
+    /// Records how long the handlers took for the changes of one frame or one complete list.
     pub fn handled(&self, took: Duration) {
         self.latency.observe(took.as_secs_f64());
     }

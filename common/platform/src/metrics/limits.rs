@@ -72,7 +72,7 @@ impl Limits {
 pub(super) struct Allowed(Arc<[Option<Arc<BTreeSet<String>>>]>);
 
 impl Allowed {
-    /// Returns `value` if the label at `position` may have it, otherwise [`UNEXPECTED`].
+    /// Returns `value` if it is allowed for the label at `position`, otherwise [`UNEXPECTED`].
     pub(super) fn value<'a>(&self, position: usize, value: &'a str) -> &'a str {
         match self.0.get(position) {
             Some(Some(list)) if !list.contains(value) => UNEXPECTED,

@@ -1,4 +1,4 @@
-//! Simulates a process in virtual time: events wait while its thread sleeps, and otherwise are handled on arrival.
+//! Simulates a process in virtual time: events wait while the thread sleeps. At other times, they are handled on arrival.
 
 use proptest::prelude::*;
 
