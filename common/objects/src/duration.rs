@@ -43,7 +43,7 @@ fn scaled(number: &str, scale: f64) -> Option<u64> {
     whole.checked_mul(scale as u64)?.checked_add((share * scale) as u64)
 }
 
-/// Formats a duration as Go does.
+/// Formats a duration as Go does, for example `1h30m0s`.
 pub fn format(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     if nanos == 0 {

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, value::RawValue};
 pub struct Raw(Arc<RawValue>);
 
 impl Raw {
-    /// Returns the JSON text.
+    /// Returns the text as it was received or serialized.
     pub fn text(&self) -> &str {
         self.0.get()
     }

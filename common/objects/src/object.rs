@@ -67,7 +67,7 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Creates the target for an object.
+    /// Creates the target for an object, without a subresource.
     pub fn object(resource: Resource, namespace: &'a str, name: &'a str) -> Self {
         Self { resource, namespace, name, subresource: "" }
     }
@@ -124,7 +124,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// The indexes of every cache of this kind, as a tuple.
     type Indexes: Indexes<Self>;
 
-    /// Returns the metadata of the object.
+    /// Returns `metadata`, which every projection contains.
     fn meta(&self) -> &Meta;
 
     /// Protobuf message of the kind. Without one, lists and watches use JSON.
@@ -133,8 +133,8 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// a newer server.
     const PROTOBUF: Option<&'static Message> = None;
 
-    /// Whether an object with this head can concern the controller. Without a function, every object can. Checked before the rest
-    /// of the object is read. An object that cannot concern the controller must not be [kept](Object::keep) either.
+    /// Decides by the head whether an object can concern the controller, before the rest of the object is read. With `None`, every
+    /// object can. An object that cannot concern the controller must not be [kept](Object::keep) either.
     const CONCERNS: Option<fn(head: &Head<'_>) -> bool> = None;
 
     /// Decodes a projection that needs only the metadata, from the JSON of the metadata. `None` for all other projections.
@@ -161,7 +161,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 /// An object whose metadata could be decoded, but not the rest. Only a faulty server sends such an object.
 #[derive(Debug)]
 pub struct Malformed {
-    /// Metadata of the object.
+    /// The metadata, which could be decoded.
     pub meta: Meta,
     /// Error of the decoder.
     pub error: String,

@@ -32,7 +32,7 @@ pub struct Pod {
     pub meta: Meta,
     /// `spec.nodeName`; empty if the Pod is not assigned to a node.
     pub node: Text,
-    /// `status.phase`.
+    /// `status.phase`; [`Phase::Other`] if it is missing or unknown.
     pub phase: Phase,
     /// State of the condition `Ready`.
     pub readiness: Readiness,
@@ -40,7 +40,7 @@ pub struct Pod {
     pub restarts: Restarts,
 }
 
-/// `status.phase`.
+/// `status.phase` of a Pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// At least one container has not started yet.
@@ -111,7 +111,7 @@ pub struct Spec {
 /// The fields of a Pod's `status` that [`Pod`] needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// `phase`.
+    /// `phase`; [`Phase::Other`] if it is missing or unknown.
     pub phase: Phase,
     /// State of the condition `Ready`.
     pub readiness: Readiness,

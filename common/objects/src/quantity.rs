@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 const MAX_DIGITS: usize = 512;
 /// Exponent of the last decimal place that is kept. Smaller fractions are rounded away from zero.
 const NANO: i32 = -9;
-/// Number of decimal digits that always fits into an `i64`.
+/// Every number with at most this many decimal digits fits into an `i64`.
 const MAX_INT64_DIGITS: i64 = 18;
 
 /// A resource quantity, for example of memory or CPU time.
@@ -74,7 +74,7 @@ pub enum QuantityError {
 }
 
 impl Quantity {
-    /// Parses a quantity.
+    /// Parses a quantity in any notation, with the same result as upstream's `ParseQuantity`.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text == "0" {
             return Ok(Self::int(0, 0, Format::DecimalSi, text));

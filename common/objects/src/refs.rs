@@ -16,7 +16,7 @@ use crate::{
 
 /// Types with object metadata.
 pub trait HasMeta {
-    /// Returns the metadata.
+    /// Returns `metadata` of the object.
     fn meta(&self) -> &Meta;
 }
 

@@ -4,7 +4,7 @@ use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// A digest in progress.
+/// An incremental computation of a digest.
 #[derive(Clone, Debug)]
 pub struct SipHash(SipHasher24);
 

@@ -184,7 +184,7 @@ mod tests {
         clock.suspend(Duration::from_secs(40));
         assert_eq!((clock.instant(), clock.suspended()), (before, Duration::from_secs(40)));
         assert_eq!(clock.now(), Timestamp::from_second(1_700_000_040).unwrap());
-        // The machine itself is not suspended for 5 seconds while the test runs.
+        // The test assumes that the machine itself is not suspended for 5 seconds while the test runs.
         let machine = Clock::system();
         let earlier = machine.suspended();
         assert!(machine.suspended().abs_diff(earlier) < Duration::from_secs(5));

@@ -16,17 +16,17 @@ pub(super) enum Datum<'a> {
 }
 
 impl<'a> Datum<'a> {
-    /// Returns the content as bytes.
+    /// Returns a string, byte string or message as bytes. Any other value is an error.
     pub(super) fn bytes(self) -> Result<&'a [u8], Error> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Error::new("bytes are expected, not a number")) }
     }
 
-    /// Returns the content as a string.
+    /// Returns a string. Any other value, or invalid UTF-8, is an error.
     pub(super) fn text(self) -> Result<&'a str, Error> {
         std::str::from_utf8(self.bytes()?).map_err(|error| Error::new(&format!("not UTF-8: {error}")))
     }
 
-    /// Returns the content as an integer.
+    /// Returns a number or boolean as an integer. Any other value is an error.
     pub(super) fn number(self) -> Result<u64, Error> {
         if let Self::Varint(number) = self { Ok(number) } else { Err(Error::new("a number is expected, not bytes")) }
     }
