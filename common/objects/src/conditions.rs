@@ -35,7 +35,7 @@ pub struct Condition {
     /// `lastTransitionTime`: when `status` last changed.
     #[serde(with = "seconds", skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
-    /// One CamelCase word for programs.
+    /// One word for programs, for example `MinimumReplicasAvailable`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Text,
     /// A sentence for people.

@@ -155,7 +155,7 @@ pub fn persistent_sources(volume: &mut Object) {
     });
 }
 
-/// Adds the defaults of a PersistentVolumeClaim's spec.
+/// Adds the defaults of a `PersistentVolumeClaim`'s spec.
 pub fn claim_spec(spec: &mut Object) {
     default_to(spec, "volumeMode", "Filesystem");
 }

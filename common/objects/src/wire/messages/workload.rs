@@ -1,4 +1,4 @@
-//! Jobs, ControllerRevisions and PersistentVolumeClaims.
+//! Jobs, ControllerRevisions and `PersistentVolumeClaims`.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{
