@@ -275,7 +275,7 @@ impl Ledger {
         let record = records.get_mut(owner)?;
         let age = record.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         if age >= self.timeout {
-            tracing::warn!(owner = %owner, age = age.as_secs(), "The cache did not show own writes in time, syncing without them");
+            tracing::warn!(owner = %owner, age = age.as_secs(), "The cache did not show own writes in time, syncing anyway");
             records.remove(owner);
             return None;
         }

@@ -214,10 +214,10 @@ impl<K: Object> Default for Store<K> {
 }
 
 impl<K: Object> Store<K> {
-    /// The object of that key.
+    /// Returns the object with this key; `None` if it is missing.
     ///
     /// # Errors
-    /// If the object is there and cannot be read.
+    /// If the object is unreadable.
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, Unreadable> {
         self.inner.read().find((namespace, name)).map(Entry::read).transpose()
     }

@@ -104,10 +104,10 @@ fn event<'a, K: Object>(kind: &str, object: Encoded<'a>) -> Result<Frame<'a, K>,
         }
         "DELETED" => match object.foreign_head::<K>() {
             Some(head) => Ok(Frame::Foreign { head, added: false }),
-            None => Ok(Frame::Gone(object.metadata().map_err(|e| format!("the metadata of an object cannot be read: {e}"))?)),
+            None => Ok(Frame::Gone(object.metadata().map_err(|e| format!("no readable metadata: {e}"))?)),
         },
         "BOOKMARK" => {
-            let meta: Meta = object.metadata().map_err(|e| format!("the metadata of an object cannot be read: {e}"))?;
+            let meta: Meta = object.metadata().map_err(|e| format!("no readable metadata: {e}"))?;
             let initial_end = meta.annotations.get(INITIAL_EVENTS_END) == Some("true");
             Ok(Frame::Bookmark { version: meta.resource_version, initial_end })
         }
@@ -146,7 +146,7 @@ fn entry<K: Object>(object: Encoded<'_>) -> Result<Entry<K>, String> {
             tracing::warn!(resource = %K::RESOURCE, key = %bad.meta.key(), err = %bad.error, "Object cannot be read");
             Ok(Entry::Bad(bad))
         }
-        Err(DecodeError::Nameless(error)) => Err(format!("the metadata of an object cannot be read: {error}")),
+        Err(DecodeError::Nameless(error)) => Err(format!("object without readable metadata: {error}")),
     }
 }
 
