@@ -302,7 +302,7 @@ impl Api {
             }
         };
         let now = self.inner.clock.instant();
-        // A write that the gate refused is not a request.
+        // A write that the gate stopped was never sent, and is not measured.
         if !matches!(result, Err(Error::NotLeader)) {
             self.inner.observer.finished(call.method.as_str(), now - started, received);
         }

@@ -1,8 +1,8 @@
-//! Concurrent requests of one sync: all with a bound, or in batches that double in size (slow start).
+//! Concurrent requests of one sync: all of them up to a limit, or in batches that double in size (slow start).
 
 use futures::{StreamExt as _, stream};
 
-/// Most requests of one sync that are in flight at the same time.
+/// Maximum number of concurrent requests of one sync.
 pub const IN_FLIGHT: usize = 100;
 
 /// Awaits all `calls`, at most `in_flight` of them at the same time, and returns the results in the order of the calls.

@@ -27,8 +27,8 @@ const LOST_CREATE: Duration = Duration::from_secs(65);
 /// How long an owner waits for the newer version of a child after the server refused a write with a conflict. The version
 /// usually arrives within milliseconds. The full time passes only if the watch lags, or if the conflict had another cause.
 const CONFLICT: Duration = Duration::from_secs(5);
-/// How long an owner that the server no longer has waits for its cache to show the deletion. Until then, its syncs would
-/// create children again and again, which the garbage collector deletes.
+/// How long a deleted owner waits for its cache to show the deletion that the server has reported. Until then, its syncs
+/// would create children again and again, which the garbage collector deletes.
 const GONE: Duration = Duration::from_secs(60);
 /// Interval at which an owner with conflicts checks the cache again. It cannot rely on an event: if another owner has adopted
 /// the child, the event of the child enqueues only the new owner.
@@ -40,7 +40,7 @@ pub trait Cache {
     fn resource(&self) -> Resource;
     /// Returns the newest version that the cache has reached.
     fn version(&self) -> Version;
-    /// Whether the cache shows the object with this UID, and shows it as not terminating.
+    /// Whether the cache shows the object with this UID, and the object is not terminating.
     fn shows_live(&self, namespace: &str, name: &str, uid: &Uid) -> bool;
     /// Whether the cache shows the object with this UID at exactly this version.
     fn shows_version(&self, namespace: &str, name: &str, uid: &Uid, version: Version) -> bool;
@@ -147,7 +147,7 @@ fn cache_of<'a>(caches: &[&'a dyn Cache], resource: Resource) -> Option<&'a dyn 
     caches.iter().copied().find(|cache| cache.resource() == resource)
 }
 
-/// Returns the resource of the first element, and the number of elements with that resource.
+/// Returns the resource of the first element, and the number of elements of that resource.
 fn count_first<'a>(shown: impl Iterator<Item = &'a Shown> + Clone) -> Option<(Resource, usize)> {
     let resource = shown.clone().next()?.resource;
     Some((resource, shown.filter(|shown| shown.resource == resource).count()))

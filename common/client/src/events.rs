@@ -1,4 +1,4 @@
-//! Events about objects, which inform users, in the form of upstream's recorder.
+//! Events: messages to users about an object, in the form of upstream's recorder.
 //!
 //! [`Recorder::event`] never waits and never fails: it passes the Event to one sending task over a bounded queue. The sender
 //! aggregates, deduplicates and filters Events ([`correlate`]). It has its own rate limit, so that Events cannot delay more
@@ -33,7 +33,7 @@ pub use sender::{EVENTS, Sender, SentEvents};
 
 /// Capacity of the queue of Events to send; further ones are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
 const QUEUE: usize = 1000;
-/// Size limit of a message in bytes. The API server accepts any size, but thousands of messages may wait in memory.
+/// Size limit of a message in bytes. The API server accepts any size, but a thousand messages may wait in memory.
 const MESSAGE: usize = 8 << 10;
 
 /// Severity of an Event, for its field `type`.

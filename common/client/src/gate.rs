@@ -93,7 +93,8 @@ impl Keeper {
         self.gate.opened.lock().left = left.map(Arc::new);
     }
 
-    /// Opens the gate until `deadline`, or moves its deadline there. Time in which the machine is suspended counts, too.
+    /// Opens the gate until `deadline`, or moves its deadline to that time. Suspension of the machine does not stop the
+    /// clock.
     pub fn open_until(&self, deadline: Instant) {
         let suspended = self.gate.clock.suspended();
         self.note_opening();
@@ -133,7 +134,7 @@ impl Gate {
         self.opened.lock().since.filter(|_| self.is_open())
     }
 
-    /// Waits until the gate is open, and returns since when, with the versions that the predecessor wrote.
+    /// Waits until the gate is open, and returns the start of the term with the versions that the predecessor wrote.
     pub async fn opened(&self) -> Succession {
         if self.state.clone().wait_for(|state| state.is_open(&self.clock)).await.is_err() {
             // The keeper was dropped, so the gate can never open again.

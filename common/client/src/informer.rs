@@ -66,7 +66,7 @@ pub struct Config {
     /// watch began. Silence is therefore no failure. The watch is resumed from the same version, which costs one request, and
     /// the limit doubles until the next event.
     pub silence: Duration,
-    /// How long lists and watches may fail without a success before the cache counts as stale ([`AnyInformer::lost_touch`]).
+    /// How long lists and watches may keep failing before the cache counts as stale ([`AnyInformer::lost_touch`]).
     pub failing: Duration,
     /// Interval between replays of the whole cache to the handlers; `None` for no replays.
     pub resync: Option<Duration>,
@@ -145,7 +145,7 @@ struct Shared {
     refresh: watch::Sender<Refresh>,
     /// Number of the newest such request that was met.
     refreshed: watch::Sender<u64>,
-    /// When the latest full set was requested that was at least as new as its request.
+    /// Request time of the latest full set that was at least as new as its request.
     set_asked: Mutex<Option<Instant>>,
     /// Wakes the task for a replay of the cache.
     replay: Notify,
@@ -209,7 +209,8 @@ pub trait AnyInformer: Send + Sync {
     fn version(&self) -> Version;
     /// Whether the handlers have seen the first full set.
     fn is_synced(&self) -> bool;
-    /// Returns the last error if the cache is stale: lists and watches have only failed for longer than [`Config::failing`].
+    /// Returns the last error if the cache is stale, because lists and watches have kept failing for longer than
+    /// [`Config::failing`].
     fn lost_touch(&self) -> Option<String>;
     /// Waits until the handlers have seen the first full set.
     fn synced(&self) -> futures::future::BoxFuture<'_, ()>;

@@ -1,5 +1,7 @@
-//! Detection of a second writer: a sample of the objects in watch events is searched for writes that a loop of this process
-//! owns but has not made.
+//! Detection of a second writer, from a sample of the objects in watch events.
+//!
+//! A write is evidence of a second writer if it is of a kind that a loop of this process owns, and this process has not made
+//! it.
 
 use std::{
     sync::{
@@ -35,7 +37,7 @@ const PERIOD: Duration = Duration::from_secs(15);
 const SAMPLES: u32 = 8;
 /// Delay before a candidate is judged: the answer to an own write may arrive after its watch event.
 const SETTLE: Duration = Duration::from_secs(10);
-/// Time before a watch event in which an own write to the same object explains the event.
+/// An own write to the same object within this time before a watch event explains the event.
 const EXPLAINED: Duration = Duration::from_secs(60);
 /// Largest difference between the time of a new write in `managedFields` and the clock of this machine.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
@@ -56,12 +58,12 @@ pub struct OwnedWrites {
 }
 
 impl OwnedWrites {
-    /// Returns the writes to the status of a kind, to any of its fields.
+    /// Describes all writes to the `status` subresource of a kind.
     pub const fn status(group: &'static str, plural: &'static str) -> Self {
         Self { group, plural, subresource: "status", field: "", label: None }
     }
 
-    /// Returns the writes to the objects of a kind themselves, to any of their fields.
+    /// Describes all writes to the objects of a kind themselves, without their subresources.
     pub const fn object(group: &'static str, plural: &'static str) -> Self {
         Self { group, plural, subresource: "", field: "", label: None }
     }
@@ -147,7 +149,7 @@ impl WriteSampler {
         state.samples < SAMPLES
     }
 
-    /// Returns the number of the loop for each write that another process has turned out to have made. Each write is reported
+    /// Returns the number of the loop for each sampled write that now counts as another process's. Each write is reported
     /// once.
     ///
     /// `leading_since` is the start of this process's term. Writes that were seen before it, or within [`GRACE`] after it,

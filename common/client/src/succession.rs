@@ -150,7 +150,7 @@ fn version_of(answer: &[u8]) -> Version {
     std::str::from_utf8(digits).map_or(Version::UNKNOWN, Version::parse)
 }
 
-/// The newest version of each resource that a leader wrote.
+/// For each resource, the newest version that a leader has written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenVersions(BTreeMap<String, Version>);
 

@@ -1,4 +1,4 @@
-//! Errors of requests, classed by the reaction that a caller has.
+//! Errors of requests, classed by how a caller can react.
 
 use std::{io, time::Duration};
 
@@ -64,7 +64,7 @@ pub struct Status {
 pub struct Details {
     /// Resource in the plural, such as `namespaces`.
     pub kind: String,
-    /// The single causes, such as invalid fields.
+    /// Individual causes, such as invalid fields.
     pub causes: Vec<Cause>,
     /// Wait before a retry in seconds; 0 if unspecified.
     pub retry_after_seconds: u32,
@@ -125,7 +125,7 @@ impl Error {
                 || e.is::<client::Error>()
                 || e.is::<kube::client::AuthError>()
         };
-        // The prefix that the client adds has no information.
+        // The prefix that the client adds carries no information.
         let text = client::with_causes(error.to_string(), &error);
         let text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
         let unsent = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).any(is_unsent);

@@ -6,9 +6,9 @@ use kube::Config;
 use x509_cert::Certificate;
 
 /// Returns the end of validity of the client certificate, from the configuration or from the file that it names; `None` if
-/// there is no certificate, or it cannot be read.
+/// there is no readable certificate.
 ///
-/// Only the first certificate in the data counts. Those of authorities may follow it.
+/// Only the first certificate of a chain counts. Certificates of authorities may follow.
 pub(super) fn expiry(config: &Config) -> Option<Timestamp> {
     let auth = &config.auth_info;
     let pem = match (&auth.client_certificate_data, &auth.client_certificate) {

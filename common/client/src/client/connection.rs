@@ -146,7 +146,7 @@ impl Patience {
     }
 }
 
-/// Discards the connection of a lane when dropped, unless an answer has arrived before.
+/// Guard that discards the connection of a lane on drop, unless an answer has arrived before.
 struct Leaving<'a>(Option<&'a Lane>);
 
 impl Drop for Leaving<'_> {

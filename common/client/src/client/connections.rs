@@ -39,7 +39,7 @@ struct Current {
 }
 
 impl Connections {
-    /// Loads the configuration that `options` name, without a client yet.
+    /// Loads the configuration that `options` name. Builds no client yet.
     pub async fn load(options: &Options) -> Result<Arc<Self>, Error> {
         // The hash is computed before the load, so that a change in between is noticed later.
         let digest = options.kubeconfig.as_ref().and_then(digest);

@@ -21,7 +21,7 @@ use crate::{
 
 /// Maximum number of entries of each cache. Upstream: `maxLruCacheEntries`.
 const CACHE: usize = 4096;
-/// Number of different messages on one subject from which on they are combined. Upstream: `defaultAggregateMaxEvents`.
+/// Number of different messages on one subject at which they are combined. Upstream: `defaultAggregateMaxEvents`.
 const AGGREGATE_AT: usize = 10;
 /// Time without Events after which the messages of a subject are counted anew. Upstream: `defaultAggregateIntervalInSeconds`.
 const AGGREGATE_WITHIN: Duration = Duration::from_mins(10);

@@ -40,7 +40,7 @@ const TRIES: u32 = 12;
 const RETRY: Duration = Duration::from_secs(10);
 /// Rate limit in Events per second, separate from the limit of other writes.
 const RATE: f64 = 100.0;
-/// Number of Events that may be sent at once in spite of [`RATE`].
+/// Number of Events that may be sent at once before [`RATE`] applies.
 const BURST: u32 = 500;
 
 /// Item in the queue of the task.

@@ -1,4 +1,4 @@
-//! A cache of the objects with a label that keeps its objects when they lose the label.
+//! A cache of labelled objects, which keeps its objects when they lose the label.
 //!
 //! The server delivers only objects with the label. To such a watch, an object whose label is removed looks deleted: it
 //! arrives as `DELETED`, in its last state with the label. This sink finds out which of the two has happened:
@@ -40,7 +40,7 @@ use crate::{
     store::{Entry, Origin, Store},
 };
 
-/// Most objects that are read at the same time.
+/// Maximum number of concurrent reads.
 const IN_FLIGHT: usize = 8;
 /// Pause before a hidden object is read again, or a failed read is retried. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -157,8 +157,8 @@ impl<S> Drop for Filtered<S> {
 }
 
 impl<S: StoreSink> Filtered<S> {
-    /// Wraps `sink` for the objects with the key `label`. Must be called within a tokio runtime, because it spawns the task
-    /// that reads hidden objects.
+    /// Wraps `sink` for the objects that have a label with the key `label`. Must be called within a tokio runtime, because it
+    /// spawns the task that reads hidden objects.
     pub fn new(api: &Api, metrics: HiddenMetrics, label: &'static str, sink: S) -> Self {
         let hidden = Hidden { metrics, objects: BTreeMap::new(), schedule: BTreeSet::new(), questions: 0 };
         let (clock, hidden, due) = (api.clock().clone(), Mutex::new(hidden), Notify::new());
@@ -233,7 +233,7 @@ impl<S: StoreSink> Shared<S> {
         }
     }
 
-    /// Reads an object, and records whether it is visible, hidden, foreign or gone.
+    /// Reads an object, and updates the cache and the schedule: the object is visible, hidden, foreign or gone.
     async fn settle(&self, api: &Api, key: &Key, question: u64) {
         let answer = Self::read(api, key).await;
         let mut hidden = self.hidden.lock();

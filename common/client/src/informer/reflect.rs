@@ -23,8 +23,8 @@ use super::{
     frames::{self, Frame},
 };
 
-/// First back-off of a failing list or watch. It doubles up to [`BACKOFF_MAX`], and jitter adds up to as much again.
-/// Upstream: reflector.go.
+/// First back-off of a failing list or watch. It doubles up to [`BACKOFF_MAX`], and jitter adds up to 100 %. Upstream:
+/// reflector.go.
 const BACKOFF_BASE: Duration = Duration::from_millis(800);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Interval between warnings about a list or watch that keeps failing.
@@ -101,11 +101,11 @@ pub(super) struct Reflector<S> {
     wants_set: bool,
     /// Whether the next full set is read in pages, without a streaming list.
     pages_next: bool,
-    /// Minimum of the next pause, as the server asked for.
+    /// Minimum of the next pause, as requested by the server.
     told_to_wait: Duration,
     /// Start of the current wake-up with events, and the number of events handled in it.
     handled: Option<(Instant, u64)>,
-    /// Counts as work under way while a full set is read, so that the process does not sleep.
+    /// The work that a read of a full set counts as, so that the process does not sleep.
     filling: Option<Work>,
 }
 
@@ -187,7 +187,7 @@ impl<S: Sink> Reflector<S> {
         self.told_to_wait = retry_after.min(MAX_RETRY_AFTER);
     }
 
-    /// Respects the `Retry-After` of an answer in the next pause, and returns the answer.
+    /// Applies the `Retry-After` of an answer to the next pause, and returns the answer.
     fn heeding<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
         self.heed(answer.as_ref().err().and_then(Error::retry_after).unwrap_or_default());
         answer

@@ -8,7 +8,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::*;
 use crate::api::{Api, Error as ApiError};
 
-/// A TLS server on loopback that answers with the protocol and the path of each request, and counts its connections.
+/// A TLS server on loopback that answers with protocol, path and headers of each request, and counts its connections.
 struct Server {
     address: SocketAddr,
     ca: Vec<u8>,

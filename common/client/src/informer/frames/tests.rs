@@ -1,4 +1,4 @@
-//! Malformed input of servers and tenants: none causes a panic, or makes another object unreadable.
+//! Malformed input from servers and tenants: it causes no panic, and makes no other object unreadable.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -34,7 +34,7 @@ impl<S: Sink> Reflector<S> {
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
             self.watch_seconds()
         );
-        // Without an open refresh request, a set at least as new as the known version suffices.
+        // Without a pending refresh request, a set at least as new as the known version suffices.
         if known.is_known() && wanted <= self.met && !std::mem::take(&mut self.forget_version) {
             let _ = write!(query, "&resourceVersion={known}");
             self.asked = None;
