@@ -259,8 +259,9 @@ impl Ledger {
         self.records.lock().remove(owner);
     }
 
-    /// Returns what the caches do not show yet, with the longest time to wait for it; `None` if the owner need not wait.
-    /// `children` returns the UIDs of the owner's children in the cache, and is called only if an answer was lost.
+    /// Returns the first kind of write that the caches do not show yet, with the longest time to wait for it; `None` if the
+    /// owner need not wait. `children` returns the UIDs of the owner's children in the cache, and is called only if an answer
+    /// was lost.
     ///
     /// Drops a record that is satisfied or has timed out. Conflicts are reported first, because no sync may begin before they
     /// end. Writes, lost creates and deletions follow.

@@ -156,8 +156,8 @@ pub struct WrittenVersions(BTreeMap<String, Version>);
 
 #[derive(Serialize, Deserialize)]
 struct Note {
-    /// `leaseTransitions` of the Lease when the note was left. A later holder that ignores the note leaves it in place but
-    /// increments the count, which shows that the note is outdated.
+    /// `leaseTransitions` of the Lease when the annotation was written. A later holder that does not know the annotation
+    /// keeps it but increments the count, which shows that the versions are outdated.
     transitions: i64,
     written: WrittenVersions,
 }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lost_answer_prevents_the_note_for_a_while() {
+    async fn a_lost_answer_leaves_the_next_leader_no_versions_for_a_while() {
         let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
         writes.note_lost(clock.instant());
         assert_eq!(writes.left(clock.instant()), None);
