@@ -32,11 +32,11 @@ fn a_set_that_is_being_deleted_does_nothing_at_all() {
 fn while_writes_are_not_seen_only_the_status_is_written_and_the_generation_is_not() {
     let mut world = world(2).rollout_to("b").without_pod(1).status_of(json!({"observedGeneration": 2}));
     world.blocked =
-        Some(Blocked { why: "1 deleted pods still look alive".to_owned(), at_most: Duration::from_secs(2) });
+        Some(Blocked { why: "1 deleted pods are not terminating yet".to_owned(), at_most: Duration::from_secs(2) });
     let plan = world.plan();
     assert_eq!((plan.scope, plan.status.observed_generation), (Scope::Status, 2));
     assert_eq!(world.actions(), ["write the status"]);
-    assert_eq!(plan.waiting(), ["only the status is written: 1 deleted pods still look alive"]);
+    assert_eq!(plan.waiting(), ["only the status is written: 1 deleted pods are not terminating yet"]);
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(2)));
 }
 

@@ -33,7 +33,7 @@ async fn a_resource_that_cannot_be_watched_stops_nobody_else_and_is_named() {
     w.wait(120).await;
     w.running().ready().unwrap();
     let troubles = w.running().troubles().join("\n");
-    assert!(troubles.contains("nothing heard of secrets"), "a resource that stays broken is named: {troubles}");
+    assert!(troubles.contains("no list or watch of secrets"), "a resource that stays broken is named: {troubles}");
     w.sandbox.faults().clear();
     w.wait(120).await;
     w.settle().await;
@@ -109,7 +109,7 @@ async fn touch_is_lost_when_nothing_can_be_watched_or_discovered() {
     w.sandbox.faults().add(Rule::new(Action::CutWatch).identity(ME));
     w.wait(300).await;
     let lost = w.running().ready().unwrap_err();
-    assert!(lost.contains("nothing heard of") && lost.contains("more)"), "{lost}");
+    assert!(lost.contains("no list or watch of") && lost.contains("more)"), "{lost}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -161,7 +161,7 @@ async fn deletes_and_lost_creates_block_managing_and_nothing_else() {
     let uid = Uid::new("u-web");
     controller.ledger.deleted(&uid, PODS, "shop", "a", &Uid::new("a"));
     let blocked = controller.ready().blocked.unwrap();
-    assert_eq!(blocked.why, "1 deleted pods still look alive in the cache");
+    assert_eq!(blocked.why, "1 deleted pods are not terminating in the cache yet");
     controller.know(&[web(3)], &[pod("a").deleting(), pod("b")], 9);
     assert_eq!(controller.ready().blocked, None);
     let before = controller.children(&"shop".into(), &uid);

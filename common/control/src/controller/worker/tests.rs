@@ -417,8 +417,8 @@ async fn what_is_no_key_is_said_so() {
 async fn a_cache_that_lost_touch_is_named_until_it_is_back() {
     let world = world(Settings::new(), &[]);
     assert_eq!(world.running.ready(), Ok(()));
-    *world.puppet.cache.lost.lock() = Some("nothing heard of leases for 91s: refused".to_owned());
-    assert_eq!(world.running.ready(), Err("test: nothing heard of leases for 91s: refused".to_owned()));
+    *world.puppet.cache.lost.lock() = Some("no list or watch of leases for 91s: refused".to_owned());
+    assert_eq!(world.running.ready(), Err("test: no list or watch of leases for 91s: refused".to_owned()));
     *world.puppet.cache.lost.lock() = None;
     assert_eq!(world.running.ready(), Ok(()));
 }
