@@ -28,7 +28,7 @@ use crate::{
 const SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
-/// A note of the tests.
+/// The note of the test controller.
 #[derive(Debug)]
 struct Count(u32);
 
@@ -37,7 +37,7 @@ impl Note for Count {
     type Fresh = u32;
 }
 
-/// What the server says to a request: method, last segments of the path, body.
+/// Returns status code and body of an answer. Arguments: method, last segment of the path, body of the request.
 type Script = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
 
 struct World {
@@ -153,7 +153,7 @@ fn status(reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "reason": reason, "message": message})
 }
 
-/// Adopts a Pod, creates Pods and deletes the adopted one.
+/// Adopts a Pod, creates Pods, and deletes the adopted Pod.
 fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed> {
     async move |io: Io<'_, Count>| {
         io.note(Count(1));
@@ -174,7 +174,7 @@ fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed
     }
 }
 
-/// A server that grants everything; versions count up.
+/// Grants every request and returns fixed versions.
 fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
     match method {
         "GET" => (200, json!({"metadata": {"name": "web", "uid": "SET", "resourceVersion": "3"}})),
@@ -335,7 +335,7 @@ async fn the_second_write_of_an_object_follows_the_first() {
     assert!(world.ledger.awaits_write(&Uid::new("SET"), PODS));
 }
 
-/// Changes only memory.
+/// Changes the controller's memory and sends nothing.
 async fn notes(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     io.note(Count(4));
     Ok(Requeue::RateLimited)
@@ -346,7 +346,7 @@ fn a_forecast_that_sends_nothing_is_quiet() {
     assert!(forecast(Timestamp::UNIX_EPOCH, notes).account.is_none());
 }
 
-/// Reads the metadata of an object, waits, and asks memory something.
+/// Reads the metadata of an object, pauses, and observes again.
 async fn asks(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
     io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
@@ -368,7 +368,7 @@ async fn a_pause_is_lengthened_and_a_question_is_answered() {
     assert!(took > Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
 }
 
-/// Lists objects, then patches one for each of several reasons.
+/// Lists objects, then patches one object three times for two different reasons.
 async fn lists_and_patches(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
     if let Ok(Some(list)) = io.send_and_read::<Value>(list).await {
@@ -421,7 +421,7 @@ async fn an_awaited_deletion_is_awaited_once_the_object_is_known_to_be_gone() {
     }
 }
 
-/// The object of a sync that nobody has to name.
+/// A subject whose object and children must not be read.
 struct Nameless(Mutex<Vec<u32>>);
 
 impl Subject<Count> for Nameless {
@@ -466,7 +466,7 @@ async fn members_are_begun_while_there_is_room() {
     assert_eq!((clock.instant() - begun).as_secs(), 2);
 }
 
-/// A sync may await requests, pauses and groups of both. Anything else would stop it for good, in a forecast as well.
+/// A sync may await requests, pauses and groups of both. Anything else would block the sync for ever, in a forecast as well.
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "awaits something else")]
 async fn a_sync_that_awaits_something_else_is_a_bug() {

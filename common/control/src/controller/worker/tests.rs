@@ -1,4 +1,4 @@
-//! The loop with a controller that does as it is told, in virtual time.
+//! The loop with a scripted controller, in virtual time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,7 +21,7 @@ fn trouble(retry: Retry) -> Failed {
     Failed::new("trouble", "in trouble").with_retry(retry)
 }
 
-/// A plan for the key it was made for.
+/// A plan whose behaviour depends on the name in its key.
 struct Obey(String);
 
 impl Explain for Obey {
@@ -42,7 +42,7 @@ impl Explain for Obey {
     }
 }
 
-/// The question for the next move, which begins an act.
+/// The query for the next move of the script. `act` begins with it.
 struct NextMove;
 
 impl Note for NextMove {
@@ -52,7 +52,7 @@ impl Note for NextMove {
 
 struct Puppet {
     clock: Clock,
-    /// What the n-th act does; after the last everything is fine.
+    /// The behaviour of the n-th call of `act`. Further calls succeed.
     script: Mutex<VecDeque<Move>>,
     acts: Mutex<Vec<(String, u128)>>,
     started: crate::clock::Instant,
@@ -96,7 +96,7 @@ impl Controller for Puppet {
             return Ok(Requeue::AsPlanned);
         }
         let meta = Meta { name: name.as_str().into(), ..Meta::default() };
-        // The first request is refused; what counts is that there is one.
+        // The request fails. The forecast needs a request, so that the sync runs against the server.
         let _ = io.send(Request::status(LEASES, &meta, Body::default()).doing("obey")).await;
         let Some(next) = io.observe_again(()) else { return Ok(Requeue::AsPlanned) };
         match next {
@@ -126,7 +126,7 @@ impl Controller for Puppet {
     }
 }
 
-/// A cache that is always filled, and in touch or not.
+/// A cache that is always filled. A test can make it lose touch with the API server.
 #[derive(Default)]
 struct Cache {
     lost: Mutex<Option<String>>,
@@ -314,7 +314,7 @@ async fn a_sync_that_waits_for_a_failed_write_does_not_end_the_back_off() {
     world.keeper.open();
     world.add("a");
     let acts = world.after(100).await;
-    // 5 ms after the first failure, a minute after the sync that waits, 10 ms after the second failure.
+    // 5 ms after the first failure, a minute after the unfinished sync, 10 ms after the second failure.
     assert_eq!(acts.len(), 4, "{acts:?}");
     assert!((60_000..60_015).contains(&acts[2]) && (10..15).contains(&(acts[3] - acts[2])), "{acts:?}");
 }

@@ -1,9 +1,9 @@
-//! Revisions of an owner.
+//! The revisions of an owner.
 
 use super::*;
 use crate::revision::{CONTROLLER_REVISIONS, Data, Numbers};
 
-/// The data of the revision that is stored.
+/// The data of the revision to store.
 fn data() -> &'static Data {
     Box::leak(Box::new(Data::from_value(template("a"), Numbers::Exact).unwrap()))
 }
@@ -12,7 +12,7 @@ fn template(version: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": version}]}})
 }
 
-/// A revision of that template on the server.
+/// A revision with that template, as stored on the server.
 fn revision(version: &str, owner: &str) -> Value {
     let mut template = template(version);
     template["$patch"] = json!("replace");
@@ -21,7 +21,7 @@ fn revision(version: &str, owner: &str) -> Value {
     json!({"metadata": metadata, "revision": 1, "data": {"spec": {"template": template}}})
 }
 
-/// Stores a revision and records an Event of what became of it.
+/// Stores a revision and records its outcome as an Event.
 async fn store(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let outcome = match StoreRevision::new(owner(), "web-1", data(), String::new()).send(Body::default(), io).await {
         Ok(Stored::There(there)) => format!("there as {}", there.meta.name),
@@ -50,7 +50,7 @@ async fn a_revision_whose_name_is_taken_is_compared() {
     assert!(world.ledger.awaits_write(&Uid::new("SET"), CONTROLLER_REVISIONS));
 }
 
-/// Stores a revision if its owner is still there.
+/// Stores a revision if its owner still exists.
 async fn store_if_still_there(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_still_there();
     let _ = store.send(Body::default(), io).await;
@@ -79,7 +79,7 @@ async fn no_revision_is_stored_for_an_owner_that_is_gone() {
     }
 }
 
-/// Gives a revision the number 3, and deletes it.
+/// Gives a revision the number 3, then deletes it.
 async fn renumber(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
     let renumbered = Change::renumber(owner(), &revision, 3, io).await;
