@@ -1,10 +1,10 @@
-//! What an election counts.
+//! The metrics of an election.
 
 use crate::metrics::{Counter, Gauge, Metrics, Stability};
 
 use super::Settings;
 
-/// Counts probations by what became of them.
+/// Counters of probations, by result.
 pub(super) struct Probations {
     pub(super) begun: Counter,
     pub(super) passed: Counter,
@@ -24,13 +24,13 @@ impl Probations {
     }
 }
 
-/// The metrics of one election.
+/// The metrics of one election, labelled with the name of its Lease.
 pub(super) struct ElectionMetrics {
     pub(super) leading: Gauge,
     /// 1 while the Lease is held for a hand-over.
     pub(super) held: Gauge,
     pub(super) slow_path: Counter,
-    /// None if versions do not matter.
+    /// `None` without `--probation`.
     pub(super) probations: Option<Probations>,
 }
 

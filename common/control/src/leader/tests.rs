@@ -24,19 +24,19 @@ mod upgrades;
 type Stream = UnsyncBoxBody<Bytes, std::io::Error>;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How many clients the server tells apart.
+/// The number of clients that the server distinguishes.
 const CLIENTS: usize = 5;
 
-/// What happens to a request besides what it asks for.
+/// A failure of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// It never arrives.
+    /// The request does not arrive.
     Refused,
-    /// It takes effect and its answer is lost.
+    /// The request takes effect, and its answer is lost.
     AnswerLost,
 }
 
-/// An API server that knows one Lease.
+/// An API server with a single Lease.
 #[derive(Clone)]
 struct Server {
     state: Arc<Mutex<ServerState>>,
@@ -47,16 +47,16 @@ struct Server {
 struct ServerState {
     lease: Option<Value>,
     version: u64,
-    /// Writes that took effect: who, what was written.
+    /// Successful writes: number of the client, written Lease.
     writes: Vec<(usize, Value)>,
     faults: [VecDeque<Fault>; CLIENTS],
     down: [bool; CLIENTS],
-    /// Whose requests are never answered.
+    /// Clients whose requests are never answered.
     mute: [bool; CLIENTS],
-    /// How long answers are on their way after a request took effect.
+    /// The delay of each client's answers after its requests took effect.
     slow: [Duration; CLIENTS],
     watch_forbidden: bool,
-    /// For how many seconds watches are told to come back later, and how many were told.
+    /// `Retry-After` in seconds for refused watches, and number of refused watches.
     watch_busy: Option<(u64, usize)>,
     requests: usize,
 }
@@ -155,7 +155,7 @@ impl Server {
         self.state.lock().lease.clone().unwrap_or_default()
     }
 
-    /// Creates, replaces or deletes the Lease as an operator would.
+    /// Creates, replaces or deletes the Lease like an operator.
     fn put(&self, lease: Option<Value>) {
         let mut state = self.state.lock();
         state.version += 1;
@@ -190,7 +190,7 @@ fn status(code: u16, reason: &str) -> Response<Stream> {
     ok(code, &json!({"kind": "Status", "status": "Failure", "reason": reason, "message": reason, "code": code}))
 }
 
-/// One running candidate.
+/// A running candidate.
 struct Candidate {
     gate: Gate,
     stop: Stop,
@@ -233,7 +233,7 @@ fn start(
     let (stop, status, question) = (election.stop(), election.status(), election.question());
     let (runs, running) = channel::channel(());
     let task = tokio::spawn(async move {
-        // The keeper of a gate that is open for good must live as long as its candidate.
+        // The keeper of the election's own gate must live as long as the candidate.
         let (_always, _runs) = (always, runs);
         election.run().await
     });
@@ -244,7 +244,7 @@ async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Waits until the gate is open and says how long that took.
+/// Waits until the gate is open and returns how long that took.
 async fn wait_open(c: &Candidate) -> Duration {
     let start = c.clock.instant();
     tokio::time::timeout(Duration::from_mins(10), c.gate.opened()).await.expect("the gate opens");
@@ -400,9 +400,9 @@ async fn a_leader_survives_the_loss_of_an_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_whose_take_over_was_answered_by_silence_finds_out() {
     let server = Server::new();
-    // The answer to the read passes, that to the creation is lost.
+    // The answer to the read arrives, and the answer to the creation is lost.
     let a = candidate(&server, 0, 0);
-    // The first two requests are the read of the lease and the watch; which comes first does not matter.
+    // The first two requests are the read of the Lease and the watch, in any order.
     while server.state.lock().requests < 2 {
         pass(Duration::from_millis(1)).await;
     }
@@ -450,7 +450,7 @@ async fn a_leader_that_was_paused_wakes_behind_a_shut_gate_and_does_not_renew() 
     wait_open(&a).await;
     pass(SECOND).await;
     let before = server.writes(0);
-    // All timers fire only after the whole pause, as for a process that was stopped.
+    // All timers fire only after the whole pause, as in a process that was stopped.
     tokio::time::advance(SECOND * 30).await;
     assert!(!a.gate.is_open());
     assert_eq!(a.task.await.unwrap(), End::Lost);
@@ -510,7 +510,7 @@ async fn unknown_fields_of_a_lease_are_passed_back() {
     assert_eq!(lease["spec"].get("strategy"), None);
 }
 
-/// Whatever is lost on the way, no two gates are ever open at once, and somebody leads in the end.
+/// With any lost requests and answers, at most one gate is open at a time, and one candidate leads in the end.
 #[tokio::test(start_paused = true)]
 async fn no_two_candidates_ever_lead_at_once() {
     for seed in 0..40 {
@@ -522,7 +522,7 @@ async fn no_two_candidates_ever_lead_at_once() {
             let open = candidates.iter().filter(|c| c.gate.is_open()).count();
             assert!(open <= 1, "seed {seed}: {open} gates are open");
             let who = dice.random_below(3);
-            // What lost its Lease ends, and is started again some time later.
+            // A process that lost its Lease ends, and is started again some time later.
             if candidates[who].task.is_finished() && dice.random_below(10) == 0 {
                 candidates[who] = candidate(&server, who, 0);
             }
@@ -567,7 +567,7 @@ fn renewals_within_one_second_look_like_none() {
     let held = ControlFlow::Break(Ended::Held { by: "other".to_owned() });
     assert_eq!(look(record("2026-01-01T00:00:10.100Z"), 0), held);
     assert_eq!(look(record("2026-01-01T00:00:10.900Z"), 10), held);
-    // Fifteen seconds after the record was first seen: the change in between did not show.
+    // Fifteen seconds after the record was first seen: the renewal within the same second was not noticed.
     let ControlFlow::Continue(Request::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
         panic!("the lease has run out");
     };
@@ -595,7 +595,7 @@ fn timing_that_cannot_work_is_refused() {
     {
         assert!(settings(lease, renew, retry).check().is_err(), "{lease} {renew} {retry}");
     }
-    // The Lease says 10 s to those who wait for it.
+    // The Lease states 10 s to other candidates.
     assert_eq!(
         settings(10.9, 10.5, 2.0).check().unwrap_err(),
         "lease duration (10.9s), in whole seconds as others are told it, must be greater than renew deadline (10.5s)"
@@ -611,7 +611,7 @@ async fn a_leader_with_slow_answers_leads_on_and_stops_well_before_another_begin
     server.state.lock().slow[0] = Duration::from_millis(4900);
     pass(SECOND * 61).await;
     assert!(a.gate.is_open(), "answers in time are in time: {}", a.status.last_error());
-    // The server hears of the next renewal, and answers nothing any more but what is on its way.
+    // The server receives the next renewal. After that, only the answer on its way arrives.
     let writes = server.writes(0);
     while server.writes(0) == writes {
         pass(Duration::from_millis(1)).await;
@@ -652,7 +652,7 @@ async fn a_renewal_during_which_the_machine_was_suspended_counts_from_when_it_wa
     while server.writes(0) == writes {
         pass(Duration::from_millis(1)).await;
     }
-    // The answer is on its way; nothing but 6 s of the machine's sleep are between it and the request.
+    // The answer is on its way. A suspension of 6 s lies between the request and the answer.
     server.state.lock().mute[0] = true;
     a.clock.suspend(SECOND * 6);
     pass(SECOND * 2).await;

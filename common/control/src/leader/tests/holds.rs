@@ -23,7 +23,7 @@ async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
         "{}",
         a.status.summary()
     );
-    // Far beyond the time that the Lease states.
+    // Far beyond the lease duration of the hold.
     pass(Duration::from_hours(24)).await;
     assert!(!a.gate.is_open());
     assert_eq!(server.writes(0), 0);
@@ -56,7 +56,7 @@ async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
     let a = candidate(&server, 0, 0);
     let b = candidate(&server, 1, 0);
     wait_open(&a).await;
-    // At once: the standby has lost the race for the Lease, and has not polled since.
+    // Soon after the start: the standby has lost the race for the Lease and has not polled since.
     pass(SECOND / 10).await;
     server.put(None);
     for _ in 0..300 {
@@ -65,7 +65,7 @@ async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
     }
     assert_eq!(server.holder(), "c0");
     assert!(a.gate.is_open());
-    // A leader that is gone, too, is followed after its time.
+    // If the leader has crashed as well, the standby takes over after the lease duration.
     a.task.abort();
     pass(SECOND / 10).await;
     server.put(None);
