@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_counted_and_never_formatted() {
+    fn omitted_lines_are_counted_and_never_formatted() {
         let (mut lines, mut formatted) = (Lines::default(), 0);
         for n in 0..13 {
             lines.push(|| {

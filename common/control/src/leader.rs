@@ -287,7 +287,7 @@ impl Election {
                     }
                 }
                 Ended::Held { by } => return Some(format!("the lease is held by {by}")),
-                Ended::LeftToOthers { .. } => return Some("the lease was released by somebody else".to_owned()),
+                Ended::LeftToOthers { .. } => return Some("another client released the lease".to_owned()),
                 Ended::Failed { .. } => {}
             }
         }
@@ -304,7 +304,7 @@ impl Election {
         if let Some(version) = condemned {
             probations.failed.inc();
             let lock = self.lock();
-            tracing::error!(lock, version, "A version has failed its probation, and is not given the lease again");
+            tracing::error!(lock, version, "A version has failed its probation, and no leader will release the lease for it");
             let message = format!("version {version} has failed its probation; version {} leads", term.version);
             self.event(EventType::Warning, "ProbationFailed", message);
         }
@@ -338,7 +338,7 @@ impl Election {
     }
 
     fn too_late(&mut self) -> String {
-        let trouble = self.trouble.take().unwrap_or_else(|| "no attempt was made or answered".to_owned());
+        let trouble = self.trouble.take().unwrap_or_else(|| "no attempt was made, or none was answered".to_owned());
         format!("not renewed in time, last: {trouble}")
     }
 
@@ -394,7 +394,7 @@ impl Election {
         match &ended {
             Ended::Leads { .. } => {}
             Ended::Held { by } => tracing::debug!(lock, holder = by, "The lease is held and has not expired yet"),
-            Ended::LeftToOthers { .. } => tracing::debug!(lock, "The lease is free and left to others for a while"),
+            Ended::LeftToOthers { .. } => tracing::debug!(lock, "The lease is available and is left to other candidates for a while"),
             Ended::Failed { why } => tracing::error!(lock, err = why, "Error retrieving or updating lease lock"),
         }
         ended

@@ -589,7 +589,7 @@ mod tests {
         for _ in 0..3 {
             q.add(key("a"), Priority::Normal);
         }
-        assert_eq!(soon(&q).await, None, "never twice at once");
+        assert_eq!(soon(&q).await, None, "never two workers at the same time");
         q.done(&key("a"));
         assert_eq!(soon(&q).await.as_deref(), Some("a"));
         q.done(&key("a"));
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_just_changed_overtakes_the_initial_list() {
+    async fn changed_keys_overtake_the_initial_list() {
         let q = queue();
         for k in ["a", "b", "c"] {
             q.add(key(k), Priority::Low);
@@ -636,7 +636,7 @@ mod tests {
         assert_eq!(q.next().await.as_deref(), Some("a"));
         q.done(&key("a"));
         assert_eq!(q.next().await.as_deref(), Some("a"));
-        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(9), "a delay of another kind stays");
+        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(9), "a delay of `add_after` stays");
         q.done(&key("a"));
         assert!(q.is_idle());
         // Without an event, the key comes back after the delay.
@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn buckets_of_tenants_that_fail_no_more_are_dropped() {
+    async fn buckets_of_tenants_without_failures_are_dropped() {
         let q = queue();
         for n in 0..10_000 {
             q.add_rate_limited(format!("tenant-{n}/web"));
@@ -719,7 +719,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_has_no_backlog_and_keys_are_counted_from_when_it_leads() {
+    async fn a_standby_has_no_backlog_and_a_leader_counts_keys_from_its_take_over() {
         let counts = Arc::new(Counts::default());
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
@@ -732,13 +732,13 @@ mod tests {
         assert_eq!(counts.0.lock().0, 1);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(q.next().await.as_deref(), Some("a"));
-        assert_eq!(*counts.0.lock(), (2, 0, Duration::from_secs(2)), "not since it was seen");
+        assert_eq!(*counts.0.lock(), (2, 0, Duration::from_secs(2)), "the wait counts from the opening");
         assert_eq!(q.next().await.as_deref(), Some("b"));
         assert_eq!(*counts.0.lock(), (2, 0, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_keeps_a_bounded_number_of_keys_and_says_that_it_dropped_some() {
+    async fn a_standby_keeps_a_bounded_number_of_keys_and_reports_dropped_keys() {
         let q = queue();
         q.hold();
         for n in 0..3 * MAX_HELD {
@@ -757,7 +757,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_debounced_key_is_no_retry() {
+    async fn a_debounced_key_does_not_count_as_a_retry() {
         let counts = Arc::new(Counts::default());
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
@@ -812,8 +812,8 @@ mod tests {
                             owed.insert(k);
                         }
                         2 => if let Some(got) = soon(&q).await {
-                            assert!(!processing.contains(&got), "twice at once: {got}");
-                            assert!(owed.remove(&got), "nobody asked for {got}");
+                            assert!(!processing.contains(&got), "two workers at the same time: {got}");
+                            assert!(owed.remove(&got), "{got} was not added");
                             processing.push(got);
                         },
                         _ => if let Some(done) = processing.pop() { q.done(&done) },
@@ -830,7 +830,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earlier_of_two_delays_counts_whichever_came_first() {
+    async fn the_earlier_of_two_delays_wins_in_either_order() {
         for (first, second) in [(10, 60), (60, 10)] {
             let q = queue();
             q.add_after(key("a"), Duration::from_secs(first));
@@ -839,12 +839,12 @@ mod tests {
             assert_eq!(q.next().await.as_deref(), Some("a"));
             assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(10));
             q.done(&key("a"));
-            assert!(q.is_idle(), "the later one is dropped");
+            assert!(q.is_idle(), "the later delay is dropped");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_delay_beyond_the_clock_is_as_good_as_never() {
+    async fn a_delay_beyond_the_clock_never_ends() {
         let q = queue();
         q.add_after(key("a"), Duration::MAX);
         assert_eq!(q.state(1).delayed.len(), 1);

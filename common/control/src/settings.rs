@@ -37,7 +37,7 @@ impl FeatureGate {
 /// Upstream's gate for caches that know their version. Here it only switches the dependent gates `StaleControllerConsistency...`.
 pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on(
     "AtomicFIFO",
-    "Caches know the version they have reached; off switches the gates StaleControllerConsistency... off, too",
+    "Caches know their version; if off, the gates StaleControllerConsistency... are off, too",
 );
 
 /// A value that upstream fixes in code and that `--tune` sets here.
@@ -89,7 +89,7 @@ impl Tune {
 pub const MIN_RESYNC_PERIOD: Tune = Tune::duration(
     "min-resync-period",
     Duration::from_hours(12),
-    "Look at every object again after this long, or up to twice that, although nothing happened to it; 0: never",
+    "How long until every object is synced again without a change, or up to twice this long; 0: never",
 );
 
 /// How long to wait for the caches to show a write of this process before syncing without it.
@@ -105,20 +105,20 @@ pub const EXPECTATIONS_TIMEOUT: Tune = Tune::duration(
 pub const SECOND_WRITER_PERIOD: Tune = Tune::duration(
     "second-writer-period",
     Duration::from_mins(5),
-    "How often a leader looks for a second writer of its objects, for example a kube-controller-manager whose loops are still on; 0: never",
+    "How often a leader searches for a second writer of its objects, for example a kube-controller-manager with the same loops; 0: never",
 );
 
 /// How long an idle process lets the events of watches accumulate. Every program has this value. See [`crate::pace`].
 pub const WATCH_BATCH_PERIOD: Tune = Tune::duration(
     "watch-batch-period",
     Duration::from_millis(20),
-    "How long events of watches may gather while none of them brings work and no answer is awaited; 0: each is handled when it arrives",
+    "How long an idle process lets the events of watches accumulate before it handles them; 0: handles each event when it arrives",
 );
 
 /// The gate of streaming lists, in every program. If it is off, caches are filled page by page.
 pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate::on(
     "WatchListClient",
-    "Caches are filled by streaming lists where the server has them; off: page by page",
+    "Caches are filled by streaming lists if the server supports them; if off, page by page",
 );
 
 /// A flag with the number of a loop's workers.

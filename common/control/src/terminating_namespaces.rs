@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_counts_until_the_time_out_or_until_the_owner_is_gone() {
+    async fn a_refusal_counts_until_the_time_out_or_until_the_owner_is_forgotten() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let refused = TerminatingNamespaces::new(clock.clone(), Duration::from_secs(300));
         let (a, b) = (Uid::new("a"), Uid::new("b"));

@@ -96,7 +96,7 @@ impl<C: Controller> Loop<C> {
         );
         let stale_skips = C::STALE_SYNC_SKIPS.map(|name| {
             let help =
-                "Syncs put off because a cache did not show this process's own writes yet, by the resource that lagged";
+                "Syncs postponed because a cache did not show this process's own writes yet, by the resource of the cache";
             context.metrics.counter(name, Stability::Alpha, help, &["group", "resource"])
         });
         let (closed, ledger) = (queue.clone(), controller.ledger().cloned());
@@ -232,7 +232,7 @@ impl<C: Controller> Shared<C> {
                         self.retry(key, *due);
                     }
                     Retry::Forget => {
-                        tracing::debug!(logger = self.name, key = %key, err = %error, "Sync given up");
+                        tracing::debug!(logger = self.name, key = %key, err = %error, "Sync failed, not retrying");
                         self.queue.forget(key);
                         self.arm(key, *due);
                     }
@@ -312,7 +312,7 @@ impl<C: Controller> Shared<C> {
 
     /// Registers the gauge with the number of a shadow's differences.
     fn count_differences(self: &Arc<Self>) {
-        let help = "Objects for which a shadow has wanted to write for more than a minute while nobody else did, 100 at most, by loop.";
+        let help = "Objects for which a shadow has wanted to write for more than a minute while the active controller did not, 100 at most, by loop.";
         let gauge = self.context.metrics.gauge("nonet_shadow_differences", Stability::Alpha, help, &["name"]);
         let (gauge, shared) = (gauge.with(&[self.name]), Arc::downgrade(self));
         self.context.metrics.before_scrape(move || {
@@ -365,7 +365,7 @@ impl<C: Controller> Running for Loop<C> {
     fn explain(&self, key: Option<&str>) -> Value {
         if let Some(text) = key {
             return C::Key::parse(text)
-                .map_or_else(|| json!({"error": format!("{text:?} is no key")}), |key| self.shared.explain_key(&key));
+                .map_or_else(|| json!({"error": format!("bad key {text:?}")}), |key| self.shared.explain_key(&key));
         }
         let failing: Vec<C::Key> = self.shared.failures.lock().keys().take(LISTED).cloned().collect();
         let recent: Vec<Value> = self.shared.recent.lock().iter().rev().map(Recent::to_value).collect();

@@ -73,7 +73,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
         let meta = child.meta();
         let body = io.body(|| self.owner.release_patch(&meta.uid, self.finalizers));
         let request = Request::patch(self.resource, meta, Patch::Strategic, body).doing("release");
-        request.role(Role::Released).because("it is no longer selected")
+        request.role(Role::Released).because("the selector no longer matches it")
     }
 
     fn adopt<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
@@ -86,7 +86,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
             adoption
         });
         let request = Request::patch(self.resource, meta, Patch::Strategic, body).doing("adopt");
-        request.role(Role::Adopted).because("nobody controls it and it is selected")
+        request.role(Role::Adopted).because("the selector matches it and it has no controller")
     }
 }
 
@@ -98,7 +98,7 @@ const NOT_OURS: &str = "not_ours";
 async fn may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Failed> {
     let Owner { resource, namespace, name, uid: wanted, .. } = owner;
     let request = Request::get(*resource, namespace, &Arc::from(name.as_str()));
-    let answer = io.send(request.because("to adopt, it must still be there and not be deleted")).await;
+    let answer = io.send(request.because("an owner must exist and not be terminating to adopt")).await;
     let live = answer.and_then(|answer| answer.metadata());
     let live = live.map_err(|refusal| Failed::request("can't recheck DeletionTimestamp", &refusal))?;
     // A forecast has no live object and expects the check to succeed.

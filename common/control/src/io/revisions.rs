@@ -65,7 +65,7 @@ impl<'a> StoreRevision<'a> {
     pub async fn send<N: Note>(self, body: Body, io: Io<'_, N>) -> Result<Stored, Refusal> {
         let Self { owner, name, data, why, rechecks_owner } = self;
         if rechecks_owner && !is_still_there(io, owner).await? {
-            io.deviate("the owner is gone, deleted, or another one");
+            io.deviate("the owner does not exist, is terminating, or was replaced");
             return Ok(Stored::OwnerGone);
         }
         let create = Request::create(CONTROLLER_REVISIONS, &owner.namespace, &name, body);
@@ -85,7 +85,7 @@ impl<'a> StoreRevision<'a> {
 async fn is_still_there<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<bool, Refusal> {
     let request = Request::get_metadata(owner.resource, &owner.namespace, &owner.name.as_str().into());
     let precondition = Some(Precondition { uid: owner.uid.clone(), version: None });
-    let request = Request { precondition, ..request }.because("its revision is gone, so it may be gone, too");
+    let request = Request { precondition, ..request }.because("the owner may be missing like its revision");
     match io.send(request).await {
         // A forecast has no live object and expects the owner to exist.
         Ok(answer) => Ok(answer.metadata()?.is_none_or(|live| live.uid == owner.uid && !live.is_deleting())),
@@ -130,7 +130,7 @@ impl<'a> Change<'a> {
         number: i64,
         io: Io<'_, N>,
     ) -> Result<(), Refused> {
-        let why = format!("the template is an earlier one, whose revision becomes number {number}");
+        let why = format!("the template equals an earlier revision, which becomes number {number}");
         let edit = |members: &mut RawMembers| {
             let number = serde_json::value::to_raw_value(&number)?;
             let known = members.insert("revision".to_owned(), number.clone());
@@ -150,7 +150,7 @@ impl<'a> Change<'a> {
     ) -> Result<(), Refused> {
         let Self { owner, revision, doing, why } = self;
         let read = Request::get(CONTROLLER_REVISIONS, &revision.namespace, &revision.name);
-        let live = io.send_and_read::<RawMembers>(read.because("it is replaced as the server has it")).await;
+        let live = io.send_and_read::<RawMembers>(read.because("a replacement starts from the live revision")).await;
         let live = live.map_err(|refusal| match refusal.class {
             Class::Gone => Refused::Gone,
             _ => Refused::Request(refusal),
@@ -164,11 +164,11 @@ impl<'a> Change<'a> {
             let metadata: Meta = serde_json::from_str(metadata).map_err(unread)?;
             let is_controlled = metadata.controller().is_some_and(|controller| controller.uid == owner.uid);
             if metadata.uid != revision.uid || !is_controlled {
-                io.deviate(format!("ControllerRevision {} has another controller, or is another one", metadata.name));
+                io.deviate(format!("ControllerRevision {} has another controller, or was replaced", metadata.name));
                 return Err(Refused::Gone);
             }
             if !edit(&mut members).map_err(unread)? {
-                io.deviate(format!("ControllerRevision {} is as it is to be already", metadata.name));
+                io.deviate(format!("ControllerRevision {} already has the wanted content", metadata.name));
                 return Ok(());
             }
             body = Body::encode(&members);

@@ -103,7 +103,7 @@ impl Executor {
         let mut sync = pin!(sync(Io(Side::Real(&run))));
         let outcome = poll_fn(|context| run.poll_result(sync.as_mut().poll(context))).await;
         match &outcome {
-            Err(Stopped) => account.deviates("this process may not write any more"),
+            Err(Stopped) => account.deviates("this process may no longer write"),
             Ok(Err(failed)) => account.deviates_if_unexplained(failed),
             Ok(Ok(_)) => {}
         }
@@ -318,7 +318,7 @@ impl<'r, N: Note> Run<'r, N> {
     fn is_ending(&self) -> bool {
         let is_ending = (self.executor.is_ending)();
         if is_ending {
-            self.deviate("the process ends");
+            self.deviate("the process shuts down");
         }
         is_ending
     }
@@ -387,6 +387,6 @@ impl<'r, N: Note> Run<'r, N> {
 
 /// Creates the failure of a sync that awaits something other than its [`Io`](super::Io).
 fn foreign_wait() -> Failed {
-    debug_assert!(false, "a sync awaits something else than its requests");
-    Failed::new("bug", "the sync awaits something else than its requests")
+    debug_assert!(false, "a sync awaits something other than its requests");
+    Failed::new("bug", "the sync awaits something other than its requests")
 }

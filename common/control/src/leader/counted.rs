@@ -16,7 +16,7 @@ impl Probations {
         let counters = metrics.counter(
             "nonet_leader_probations_total",
             Stability::Alpha,
-            "Probations of versions that lead: begun and passed by this process, or found to have failed in another when it took the lease. 'name' is the string used to identify the lease.",
+            "Probations of leading versions: begun or passed by this process, or failed in the previous leader when this process took the lease. 'name' is the string used to identify the lease.",
             &["name", "result"],
         );
         let of = |result: &str| counters.with(&[name, result]);
@@ -49,7 +49,7 @@ impl ElectionMetrics {
         );
         let held = gauge(
             "nonet_leader_election_held",
-            "1 while the lease is held for a hand-over, so that nobody leads and nobody is meant to. \
+            "1 while the lease is held for a hand-over, so that no process leads, as intended. \
              'name' is the string used to identify the lease.",
         );
         let help = "Total number of slow path exercised in renewing leader leases. \

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_writes_is_read_back_and_readable_by_people() {
+    fn annotations_of_a_leader_are_readable_by_people_and_decode_to_the_same_term() {
         let mut lease = signed("b", &term(B, &[A, C], true));
         condemn(&mut lease, &owned(&["0.9.0+z"]));
         assert_eq!(
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn other_annotations_stay_and_odd_metadata_is_survived() {
+    fn other_annotations_stay_and_malformed_metadata_is_tolerated() {
         for before in [json!({"team": "x"}), json!(null), json!("odd"), json!({})] {
             let kept = before.get("team").cloned();
             let metadata = [("annotations".to_owned(), before)].into_iter().collect();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_that_another_holder_left_in_place_count_for_nothing_but_failures() {
+    fn annotations_of_an_earlier_term_are_ignored_except_for_failures() {
         let mut lease = signed("a", &term(A, &[], true));
         condemn(&mut lease, &owned(&[C]));
         ask(&mut lease, &applicant("b", B));
@@ -350,17 +350,17 @@ mod tests {
         let outdated = Annotations { failed: owned(&[C]), ..Annotations::default() };
         let mut taken = lease.clone();
         taken.record = Record { transitions: 5, ..record("foreign") };
-        assert_eq!(Annotations::read(&taken), outdated, "a client-go elector has taken it");
+        assert_eq!(Annotations::read(&taken), outdated, "a client-go elector has taken the Lease");
         taken.record.holder.clear();
-        assert_eq!(Annotations::read(&taken), outdated, "and released it");
+        assert_eq!(Annotations::read(&taken), outdated, "the client-go elector has released the Lease");
         lease.record.holder = "held-for-hand-over".to_owned();
         assert_eq!(Annotations::read(&lease), outdated, "kubectl has changed the holder and nothing else");
         lease.record.holder.clear();
-        assert!(Annotations::read(&lease).term.is_some(), "its own holder has released it");
+        assert!(Annotations::read(&lease).term.is_some(), "its holder has released the Lease");
     }
 
     #[test]
-    fn standings_of_versions() {
+    fn the_standing_of_a_version_follows_from_the_last_term_and_the_failures() {
         let proven = |leader: &str| Standing::New { leader: leader.to_owned(), leader_on_probation: false };
         for (leader, failed, version, expected, asks) in [
             (None, &[][..], A, Standing::Unrelated, false),
@@ -386,12 +386,12 @@ mod tests {
             let standing = annotations.standing_of(version);
             assert_eq!((standing.clone(), standing.may_ask()), (expected, asks), "{version} at {annotations:?}");
             let asked = Annotations { asks: Some(applicant("x", version)), ..annotations };
-            assert_eq!(asked.successor().is_some(), asks, "a leader grants what a standby may ask: {asked:?}");
+            assert_eq!(asked.successor().is_some(), asks, "a leader grants permitted requests: {asked:?}");
         }
     }
 
     #[test]
-    fn terms_that_follow_terms() {
+    fn a_new_term_follows_from_the_last_term() {
         // Last term, whether its holder released the Lease, failed versions, new leader; expected term, expected failed version.
         for (last, released, failed, version, expected, condemned) in [
             (None, true, &[][..], A, term(A, &[], false), None),
@@ -426,16 +426,16 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_does_not_take_what_it_was_given_has_failed() {
+    fn a_version_that_does_not_take_its_reserved_lease_has_failed() {
         let reserved_for = Some(applicant("b", B));
         let found = Annotations { term: Some(term(A, &[], false)), reserved_for, ..Annotations::default() };
         assert_eq!(found.accession(A, &record("")).condemned.as_deref(), Some(B));
-        assert_eq!(found.accession(B, &record("")).condemned, None, "another replica of it has taken the Lease");
+        assert_eq!(found.accession(B, &record("")).condemned, None, "another replica has taken the Lease");
         assert_eq!(found.accession(B, &record("")).term, term(B, &[A], true));
     }
 
     #[test]
-    fn versions_that_failed_do_not_precede_and_are_listed_once_and_not_for_ever() {
+    fn failed_versions_do_not_precede_and_are_listed_once_up_to_a_limit() {
         let found = Annotations {
             term: Some(term(B, &[C, A], true)),
             failed: owned(&[C, B, "1", "2", "3", "4", "5", "6", "7"]),
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proven_version_is_no_longer_among_those_that_failed() {
+    fn a_proven_version_is_removed_from_the_failed_versions() {
         let mut lease = signed("b", &term(B, &[A], true));
         condemn(&mut lease, &owned(&[B, C]));
         sign(&mut lease, &term(B, &[A], true), &probation(B));
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_a_free_lease_to_others() {
+    fn failed_versions_and_reservations_delay_the_take_over_of_an_available_lease() {
         let after = |last: Term, failed: &[&str], heir: Option<&str>| Annotations {
             term: Some(last),
             failed: owned(failed),

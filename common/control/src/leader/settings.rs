@@ -63,7 +63,7 @@ impl Settings {
             return Err(format!("lease duration ({lease}) must be at least 1s"));
         }
         if told <= self.renew_deadline {
-            let whole = if told == self.lease_duration { "" } else { ", in whole seconds as others are told it," };
+            let whole = if told == self.lease_duration { "" } else { ", which the lease states in whole seconds," };
             return Err(format!("lease duration ({lease}){whole} must be greater than renew deadline ({deadline})"));
         }
         if self.renew_deadline <= self.retry_period.mul_f64(JITTER) {

@@ -102,7 +102,7 @@ impl Status {
                 self.lease_arguments()
             )
         } else if state.holder().is_empty() {
-            "stands by, and nobody holds the Lease".to_owned()
+            "stands by, and the Lease has no holder".to_owned()
         } else {
             format!("stands by for {}", state.holder())
         }

@@ -269,17 +269,17 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_two_seconds()
     );
     pass(SECOND * 20).await;
     let renewed = server.lease();
-    assert_eq!(renewed["metadata"].get("annotations"), None, "versions do not matter unless they are given");
+    assert_eq!(renewed["metadata"].get("annotations"), None, "there are no annotations without a probation");
     assert_eq!(renewed["spec"]["acquireTime"], created["spec"]["acquireTime"]);
     assert_eq!(renewed["spec"]["leaseTransitions"], 0);
-    assert_eq!(server.writes(0), 1 + 9, "one creation, a renewal every 2 s plus what it takes");
+    assert_eq!(server.writes(0), 1 + 9, "one creation, and a renewal every 2 s plus the time of its answer");
     assert!(a.status.is_leading() && a.status.healthy().is_ok());
     assert_eq!(*a.said.lock(), ["Lease replicaset-controller LeaderElection: c0 became leader"]);
     assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 1"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crashed_leader_is_followed_after_its_lease_has_run_out_and_not_before() {
+async fn a_crashed_leader_is_replaced_when_its_lease_expires_and_not_before() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -303,7 +303,7 @@ async fn a_released_lease_is_taken_over_in_well_under_a_second() {
     pass(SECOND * 31).await;
     a.stop.drain();
     pass(SECOND * 5).await;
-    assert!(a.gate.is_open(), "a leader keeps its lease while its work is being finished");
+    assert!(a.gate.is_open(), "a leader keeps its lease while it finishes its work");
     a.stop.release();
     let took = wait_open(&b).await;
     assert!(took < Duration::from_millis(100), "{took:?}");
@@ -319,11 +319,11 @@ async fn a_released_lease_is_taken_over_in_well_under_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
+async fn the_versions_that_a_leader_wrote_are_left_to_its_successor_only() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
-    assert_eq!(a.gate.opened().await.left, None, "nobody was there before");
+    assert_eq!(a.gate.opened().await.left, None, "there was no predecessor");
     let target = Target::object(LEASES, "kube-system", "some");
     a.writes.note(target, br#"{"metadata":{"resourceVersion":"7"}}"#, a.clock.instant());
     a.stop.release();
@@ -334,7 +334,7 @@ async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
     let b = candidate(&server, 1, 0);
     wait_open(&b).await;
     assert_eq!(b.gate.opened().await.left.unwrap().of(LEASES), Version::parse("7"));
-    assert_eq!(note(&server.lease()), None, "whoever comes after a crash must not read it");
+    assert_eq!(note(&server.lease()), None, "the successor of a crashed leader must not read it");
     b.task.abort();
     let c = candidate(&server, 2, 0);
     wait_open(&c).await;
@@ -342,7 +342,7 @@ async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_watch_polling_does() {
+async fn without_the_right_to_watch_a_candidate_polls() {
     let server = Server::new();
     server.state.lock().watch_forbidden = true;
     let a = candidate(&server, 0, 0);
@@ -355,7 +355,7 @@ async fn without_the_right_to_watch_polling_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_told_to_come_back_later_does_while_polling_goes_on() {
+async fn a_refused_watch_honors_retry_after_while_polling_continues() {
     let server = Server::new();
     server.state.lock().watch_busy = Some((40, 0));
     let a = candidate(&server, 0, 0);
@@ -364,7 +364,7 @@ async fn a_watch_that_is_told_to_come_back_later_does_while_polling_goes_on() {
     let before = told();
     let b = candidate(&server, 1, 0);
     pass(SECOND * 39).await;
-    assert_eq!(told() - before, 1, "the standby asks once, and again when it was told to");
+    assert_eq!(told() - before, 1, "the standby retries the watch only after the requested time");
     a.stop.release();
     wait_open(&b).await;
 }
@@ -398,7 +398,7 @@ async fn a_leader_survives_the_loss_of_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_whose_take_over_was_answered_by_silence_finds_out() {
+async fn a_candidate_notices_its_take_over_although_the_answer_was_lost() {
     let server = Server::new();
     // The answer to the read arrives, and the answer to the creation is lost.
     let a = candidate(&server, 0, 0);
@@ -413,7 +413,7 @@ async fn a_candidate_whose_take_over_was_answered_by_silence_finds_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_anyone_follows() {
+async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_another_leads() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -434,7 +434,7 @@ async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_lost_to_silence_is_told_with_what_was_not_answered() {
+async fn the_reason_for_a_lost_lease_names_the_unanswered_request() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -444,7 +444,7 @@ async fn a_lease_lost_to_silence_is_told_with_what_was_not_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_paused_wakes_behind_a_shut_gate_and_does_not_renew() {
+async fn a_leader_that_was_paused_resumes_with_a_closed_gate_and_does_not_renew() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -478,7 +478,7 @@ async fn a_stolen_lease_is_given_up_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_is_told_to_stop_withdraws_at_once_and_touches_nothing() {
+async fn a_stopped_candidate_withdraws_at_once_and_writes_nothing() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -493,7 +493,7 @@ async fn a_candidate_that_is_told_to_stop_withdraws_at_once_and_touches_nothing(
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_fields_of_a_lease_are_passed_back() {
+async fn unknown_metadata_of_a_lease_is_written_back() {
     let server = Server::new();
     server.state.lock().lease = Some(json!({
         "metadata": {"name": "replicaset-controller", "namespace": "kube-system", "resourceVersion": "7",
@@ -547,7 +547,7 @@ async fn no_two_candidates_ever_lead_at_once() {
 }
 
 #[test]
-fn renewals_within_one_second_look_like_none() {
+fn renewals_within_one_second_are_not_noticed() {
     let at = |text: &str| text.parse().ok();
     let record = |renewed: &str| lease::Record {
         holder: "other".to_owned(),
@@ -574,13 +574,13 @@ fn renewals_within_one_second_look_like_none() {
     assert_eq!((lease.record.holder.as_str(), lease.record.transitions), ("me", 1));
 }
 
-#[expect(clippy::disallowed_methods, reason = "any instant does")]
+#[expect(clippy::disallowed_methods, reason = "any instant is good enough")]
 fn std_instant() -> std::time::Instant {
     std::time::Instant::now()
 }
 
 #[test]
-fn timing_that_cannot_work_is_refused() {
+fn invalid_timing_is_rejected() {
     let settings = |lease, renew, retry| Settings {
         lease_duration: Duration::from_secs_f64(lease),
         renew_deadline: Duration::from_secs_f64(renew),
@@ -598,19 +598,19 @@ fn timing_that_cannot_work_is_refused() {
     // The Lease states 10 s to other candidates.
     assert_eq!(
         settings(10.9, 10.5, 2.0).check().unwrap_err(),
-        "lease duration (10.9s), in whole seconds as others are told it, must be greater than renew deadline (10.5s)"
+        "lease duration (10.9s), which the lease states in whole seconds, must be greater than renew deadline (10.5s)"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_with_slow_answers_leads_on_and_stops_well_before_another_begins() {
+async fn a_leader_with_slow_answers_keeps_leading_and_stops_well_before_another_leads() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
     server.state.lock().slow[0] = Duration::from_millis(4900);
     pass(SECOND * 61).await;
-    assert!(a.gate.is_open(), "answers in time are in time: {}", a.status.last_error());
+    assert!(a.gate.is_open(), "slow answers within the time-out renew the lease: {}", a.status.last_error());
     // The server receives the next renewal. After that, only the answer on its way arrives.
     let writes = server.writes(0);
     while server.writes(0) == writes {
@@ -626,7 +626,7 @@ async fn a_leader_with_slow_answers_leads_on_and_stops_well_before_another_begin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_suspended_for_too_long_has_lost_its_lease() {
+async fn a_leader_that_was_suspended_for_too_long_loses_its_lease() {
     for (suspended, kept) in [(4, true), (11, false), (3600, false)] {
         let server = Server::new();
         let a = candidate(&server, 0, 0);
@@ -635,7 +635,7 @@ async fn a_leader_that_was_suspended_for_too_long_has_lost_its_lease() {
         a.clock.suspend(SECOND * suspended);
         assert_eq!(a.gate.is_open(), kept, "{suspended} s");
         pass(SECOND * 5).await;
-        assert_eq!(a.gate.is_open(), kept, "{suspended} s: nothing that follows opens it again");
+        assert_eq!(a.gate.is_open(), kept, "{suspended} s: the gate stays in this state");
         if !kept {
             assert_eq!(a.task.await.unwrap(), End::Lost);
         }
@@ -643,7 +643,7 @@ async fn a_leader_that_was_suspended_for_too_long_has_lost_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_during_which_the_machine_was_suspended_counts_from_when_it_was_sent() {
+async fn a_renewal_during_a_suspension_counts_from_its_sending() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -660,7 +660,7 @@ async fn a_renewal_during_which_the_machine_was_suspended_counts_from_when_it_wa
 }
 
 #[test]
-fn a_holder_stops_a_renew_deadline_after_it_has_sent_whatever_came_between() {
+fn a_holder_stops_one_renew_deadline_after_sending_including_suspended_time() {
     let sent = Clock::system().instant();
     for (suspended, seconds) in [(0, 10), (4, 6), (10, 0), (3600, 0)] {
         assert_eq!(step::holds_until(sent, SECOND * suspended, SECOND * 10), sent + SECOND * seconds);

@@ -58,7 +58,7 @@ async fn store_if_still_there(io: Io<'_, Count>) -> Result<Requeue, Failed> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_revision_is_stored_for_an_owner_that_is_gone() {
+async fn no_revision_is_stored_for_an_owner_that_does_not_exist() {
     let owner_as = |metadata: Value| (200, json!({"metadata": metadata}));
     let deleted =
         json!({"name": "web", "uid": "SET", "resourceVersion": "9", "deletionTimestamp": "2026-01-01T00:00:00Z"});
@@ -66,7 +66,7 @@ async fn no_revision_is_stored_for_an_owner_that_is_gone() {
         (owner_as(json!({"name": "web", "uid": "SET", "resourceVersion": "9"})), true, false),
         (owner_as(json!({"name": "web", "uid": "ANOTHER", "resourceVersion": "9"})), false, true),
         (owner_as(deleted), false, false),
-        ((404, status("NotFound", "it is gone")), false, true),
+        ((404, status("NotFound", "it does not exist")), false, true),
         ((403, status("Forbidden", "no")), false, false),
     ] {
         let shown = answer.clone();
@@ -84,12 +84,12 @@ async fn renumber(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
     let renumbered = Change::renumber(owner(), &revision, 3, io).await;
     renumbered.map_err(|refused| Failed::new("refused", format!("{refused:?}")))?;
-    delete_revision(&revision, "nobody uses it", "cannot delete", io).await?;
+    delete_revision(&revision, "it is unused", "cannot delete", io).await?;
     Ok(Requeue::AsPlanned)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_is_replaced_as_the_server_has_it_and_deleted_as_it_was_left() {
+async fn a_revision_is_replaced_from_its_live_state_and_deleted_at_its_written_version() {
     let world = world(|method, name, _| match method {
         "GET" => (200, revision("b", "SET")),
         _ => (200, object(name, 9)),
@@ -106,7 +106,7 @@ async fn a_revision_is_replaced_as_the_server_has_it_and_deleted_as_it_was_left(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_read_of_a_revision_says_why_it_is_not_replaced() {
+async fn the_account_states_why_a_revision_was_not_replaced() {
     let numbered = |owner: &'static str| {
         let mut numbered = revision("b", owner);
         numbered["revision"] = json!(3);
@@ -119,9 +119,9 @@ async fn what_is_read_of_a_revision_says_why_it_is_not_replaced() {
     let (outcome, account) = world.run(renumber).await;
     outcome.unwrap();
     assert_eq!(world.requests(), ["GET web-1", "DELETE web-1"]);
-    assert!(account[1].ends_with("1 left out: ControllerRevision web-1 is as it is to be already"), "{account:?}");
+    assert!(account[1].ends_with("1 left out: ControllerRevision web-1 already has the wanted content"), "{account:?}");
     let (outcome, account) = numbered("OTHER").run(renumber).await;
     assert_eq!(outcome.unwrap_err().to_string(), "Gone");
-    let cause = "1 left out: ControllerRevision web-1 has another controller, or is another one";
+    let cause = "1 left out: ControllerRevision web-1 has another controller, or was replaced";
     assert!(account[1].ends_with(cause) && account[2].ends_with(cause), "{account:?}");
 }

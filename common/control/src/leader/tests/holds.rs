@@ -34,7 +34,7 @@ async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_ends_when_its_lease_is_held_and_nobody_follows() {
+async fn a_leader_ends_when_its_lease_is_held_and_no_standby_takes_over() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -51,7 +51,7 @@ async fn a_leader_ends_when_its_lease_is_held_and_nobody_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
+async fn a_lease_deleted_under_its_leader_is_left_to_that_leader() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     let b = candidate(&server, 1, 0);
@@ -74,7 +74,7 @@ async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_says_until_when_a_second_writer_is_expected() {
+async fn an_annotation_gives_the_time_until_which_a_second_writer_is_expected() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;

@@ -170,13 +170,13 @@ fn counted(candidate: &Candidate, result: &str) -> u64 {
 async fn leading_a(server: &Server) -> Container {
     let a = Container::run(server, 0, A, Quality::Good);
     until(&[&a], SECOND, || a.leads()).await;
-    assert_eq!(a.ready(), Ok(()), "who follows nobody is on no probation");
+    assert_eq!(a.ready(), Ok(()), "a leader without a predecessor has no probation");
     pass(SECOND * 21).await;
     a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_version_asks_is_given_the_lease_within_a_second_and_is_ready_after_its_probation() {
+async fn a_new_version_gets_the_lease_within_a_second_of_asking_and_is_ready_after_its_probation() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::Good);
@@ -193,10 +193,10 @@ async fn a_new_version_asks_is_given_the_lease_within_a_second_and_is_ready_afte
     assert_eq!(annotation(&server, probation::ASKS), None);
     assert_eq!(annotation(&server, probation::RESERVED), None);
     assert!(said(&b.now(), "ProbationBegun: version 1.1.0+b leads on probation for 1m0s"));
-    assert!(b.now().gate.opened().await.left.is_some(), "the leader has left what it wrote");
+    assert!(b.now().gate.opened().await.left.is_some(), "the leader has left its written versions");
     pass(SECOND * 12 + Duration::from_millis(500)).await;
     assert_eq!(b.ready().unwrap_err(), "on probation: leads for 12s of 1m0s");
-    assert_eq!((a.starts(), a.leads(), a.ready()), (2, false, Ok(())), "who gave the Lease up stands by");
+    assert_eq!((a.starts(), a.leads(), a.ready()), (2, false, Ok(())), "the former leader stands by");
     pass(SECOND * 46).await;
     assert!(b.ready().is_err());
     pass(SECOND * 4).await;
@@ -205,11 +205,11 @@ async fn a_new_version_asks_is_given_the_lease_within_a_second_and_is_ready_afte
     assert!(said(&b.now(), "ProbationPassed"));
     assert_eq!((counted(&b.now(), "begun"), counted(&b.now(), "passed"), counted(&b.now(), "failed")), (1, 1, 0));
     assert_eq!(watch_for(&[&a, &b], SECOND * 600).await, Duration::ZERO);
-    assert_eq!((a.starts(), b.starts()), (2, 1), "nobody asks any more");
+    assert_eq!((a.starts(), b.starts()), (2, 1), "no standby asks for the Lease any more");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_dies_on_probation_is_followed_by_the_old_one_and_not_given_the_lease_again() {
+async fn a_version_that_crashes_on_probation_is_replaced_by_the_old_version_for_good() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 20));
@@ -223,11 +223,11 @@ async fn a_version_that_dies_on_probation_is_followed_by_the_old_one_and_not_giv
     assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A));
     assert_eq!(annotation(&server, probation::PRECEDED_BY), None);
     assert_eq!(annotation(&server, probation::PROBATION), None);
-    assert_eq!(a.ready(), Ok(()), "who has led before is on no probation");
+    assert_eq!(a.ready(), Ok(()), "a proven version has no probation");
     assert!(said(&a.now(), "ProbationFailed: version 1.1.0+b has failed its probation; version 1.0.0+a leads"));
     assert_eq!(counted(&a.now(), "failed"), 1);
     let without = watch_for(&[&a, &b], SECOND * 1800).await;
-    assert_eq!((without, b.starts()), (Duration::ZERO, 2), "it neither leads nor dies again");
+    assert_eq!((without, b.starts()), (Duration::ZERO, 2), "it neither leads nor crashes again");
     assert_eq!(
         b.ready().unwrap_err(),
         "version 1.1.0+b has failed its probation and stands by as the last resort; to let it try again: kubectl annotate lease -n kube-system replicaset-controller nonet/failed-"
@@ -245,7 +245,7 @@ async fn a_version_that_dies_on_probation_is_followed_by_the_old_one_and_not_giv
 }
 
 #[tokio::test(start_paused = true)]
-async fn among_two_old_standbys_the_new_one_gets_the_lease() {
+async fn a_new_version_gets_the_lease_although_old_standbys_wait() {
     for seed in 0..4 {
         let server = Server::new();
         let a = leading_a(&server).await;
@@ -255,14 +255,14 @@ async fn among_two_old_standbys_the_new_one_gets_the_lease() {
         let all = [&a, &standbys[0], &standbys[1], &b];
         until(&all, SECOND * 10, || b.leads()).await;
         let transitions = server.lease()["spec"]["leaseTransitions"].clone();
-        assert_eq!(transitions, 1, "nobody was in between");
+        assert_eq!(transitions, 1, "the Lease went from the leader to the new version directly");
         watch_for(&all, PROBATION * 2).await;
         assert!(b.leads() && all.iter().all(|container| container.ready() == Ok(())));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_taken_by_whom_it_was_reserved_for_is_taken_by_another_after_five_seconds() {
+async fn a_reserved_lease_that_is_not_taken_goes_to_another_candidate_after_five_seconds() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let standby = Container::run(&server, 2, A, Quality::Good);
@@ -276,7 +276,7 @@ async fn a_lease_that_is_not_taken_by_whom_it_was_reserved_for_is_taken_by_anoth
     assert_eq!(
         annotation(&server, probation::FAILED).as_deref(),
         Some(B),
-        "it was given the Lease and did not take it"
+        "it did not take the Lease that was reserved for it"
     );
 }
 
@@ -293,7 +293,7 @@ async fn a_version_that_always_crashes_leads_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_version_alone_leads_whatever_it_did_before() {
+async fn a_failed_version_leads_when_it_is_alone() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 5));
@@ -373,7 +373,7 @@ async fn a_roll_back_in_the_middle_of_a_probation_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_on_probation_is_asked_for_nothing() {
+async fn no_standby_asks_a_leader_on_probation_for_its_lease() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::Good);
@@ -390,7 +390,7 @@ async fn a_leader_on_probation_is_asked_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_asks_only_once_its_caches_are_full() {
+async fn a_standby_does_not_ask_before_its_caches_are_full() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let warm = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -414,7 +414,7 @@ async fn a_lease_is_handed_over_without_the_right_to_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_whose_answer_is_lost_is_a_question() {
+async fn a_request_for_the_lease_counts_although_its_answer_is_lost() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::Good);
@@ -504,14 +504,14 @@ impl Drop for ClientGo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_elector_of_client_go_that_leads_is_not_asked_and_what_it_leaves_is_not_believed() {
+async fn a_client_go_leader_is_not_asked_for_its_lease_and_outdated_annotations_are_ignored() {
     let server = Server::new();
     let a = leading_a(&server).await;
     a.delete().await;
     let foreign = ClientGo::run(&server, 4);
     pass(SECOND).await;
     assert!(foreign.leads());
-    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A), "it leaves in place what it does not know");
+    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A), "unknown annotations stay in place");
     let b = Container::run(&server, 1, B, Quality::Good);
     watch_for(&[&b], SECOND * 120).await;
     assert_eq!((foreign.leads(), b.leads(), b.ready(), server.writes(1)), (true, false, Ok(()), 0));
@@ -520,12 +520,12 @@ async fn an_elector_of_client_go_that_leads_is_not_asked_and_what_it_leaves_is_n
     assert_eq!(
         (b.ready(), annotation(&server, probation::PRECEDED_BY)),
         (Ok(()), None),
-        "there is nobody to go back to"
+        "there is no proven predecessor"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_elector_of_client_go_beside_a_hand_over_is_not_disturbed_and_disturbs_nothing() {
+async fn a_client_go_elector_and_a_hand_over_do_not_disturb_each_other() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 10));
@@ -547,7 +547,7 @@ async fn an_elector_of_client_go_beside_a_hand_over_is_not_disturbed_and_disturb
 
 /// With any crashes and losses, at most one container leads at a time, and a working version leads in the end.
 #[tokio::test(start_paused = true)]
-async fn no_mix_of_versions_and_faults_ends_without_a_leader_or_with_two() {
+async fn every_mix_of_versions_and_faults_ends_with_exactly_one_leader() {
     for seed in 0..12 {
         let server = Server::new();
         let dice = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 5000 + seed);
