@@ -304,7 +304,7 @@ impl Election {
         if let Some(version) = condemned {
             probations.failed.inc();
             let lock = self.lock();
-            tracing::error!(lock, version, "A version has failed its probation, and no leader will release the lease for it");
+            tracing::error!(lock, version, "A version has failed its probation, and does not get the lease again");
             let message = format!("version {version} has failed its probation; version {} leads", term.version);
             self.event(EventType::Warning, "ProbationFailed", message);
         }
@@ -394,7 +394,7 @@ impl Election {
         match &ended {
             Ended::Leads { .. } => {}
             Ended::Held { by } => tracing::debug!(lock, holder = by, "The lease is held and has not expired yet"),
-            Ended::LeftToOthers { .. } => tracing::debug!(lock, "The lease is available and is left to other candidates for a while"),
+            Ended::LeftToOthers { .. } => tracing::debug!(lock, "The lease is left to other candidates for a while"),
             Ended::Failed { why } => tracing::error!(lock, err = why, "Error retrieving or updating lease lock"),
         }
         ended

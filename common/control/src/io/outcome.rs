@@ -70,7 +70,7 @@ impl Failed {
         self.label
     }
 
-    /// Whether the server, a policy or a webhook denies the content of the request: a retry succeeds only after a right or a
+    /// Whether the server, a policy or a webhook denies the request, so that a retry succeeds only after a right or a
     /// policy has changed.
     pub fn is_denied(&self) -> bool {
         self.is_denied
