@@ -122,7 +122,7 @@ pub struct Request {
     pub doing: &'static str,
     /// API resource of the object.
     pub resource: Resource,
-    /// Kind of the object in explanations. [`Request::kind`] replaces the kind of the resource.
+    /// Kind of the object in explanations. [`Request::kind()`] replaces the kind of the resource.
     pub kind: &'static str,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,

@@ -7,7 +7,7 @@ use tokio::sync::watch as channel;
 pub(super) enum Order {
     /// Acquire the Lease and lead.
     Stand,
-    /// Do not start to lead. A leader keeps the Lease until [`Release`](Self::Release).
+    /// Do not start to lead. A leader keeps the Lease until `Release`.
     Drain,
     /// Release the Lease.
     Release,

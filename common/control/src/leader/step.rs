@@ -38,7 +38,7 @@ pub(super) struct Memory {
     pub(super) left: Option<WrittenVersions>,
     /// `None` if versions do not matter.
     probation: Option<Probation>,
-    /// Whether the loops of this candidate can lead at once. Only then it asks for the Lease.
+    /// Whether the loops of this candidate can lead at once. The candidate asks for the Lease only then.
     pub(super) warm: bool,
     /// The term of this candidate as leader, set when it tries to take the Lease.
     pub(super) term: Option<Term>,
