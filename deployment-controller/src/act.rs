@@ -241,7 +241,7 @@ impl<'a> Rollout<'a> {
     async fn recheck(&mut self) -> Result<(), Failed> {
         if self.may_adopt.is_none() {
             let uid = &self.meta().uid;
-            let why = "to adopt, it must still be there and not be deleted";
+            let why = "an owner must exist and not be terminating to adopt";
             let live = self.io.send(self.get_deployment().because(why)).await.and_then(|answer| answer.metadata());
             let problem = match live {
                 Err(refusal) => Some(refusal.error.to_string()),

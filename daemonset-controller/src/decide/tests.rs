@@ -43,12 +43,12 @@ fn while_writes_are_not_seen_only_the_status_is_written_and_the_generation_is_no
 #[test]
 fn pods_are_claimed_before_any_is_created() {
     let orphan = empty(2).pod(0, pod().orphan());
-    assert_eq!(orphan.actions(), ["adopt Pod p0: nobody controls it and it is selected"]);
+    assert_eq!(orphan.actions(), ["adopt Pod p0: the selector matches it and it has no controller"]);
     assert_eq!(orphan.plan().scope, Scope::Claims);
     let released = world(2).pod(0, pod().label("app", "other"));
     assert_eq!(
         released.actions(),
-        ["release Pod p0: it is no longer selected", "create 1 Pod: node n0: it has none", "write the status"]
+        ["release Pod p0: the selector no longer matches it", "create 1 Pod: node n0: it has none", "write the status"]
     );
 }
 

@@ -304,7 +304,7 @@ fn a_plan_says_why() {
     assert_eq!(told.waiting, ["1 of 3 Pods are not ready: b", "1 ready Pods are not available yet, the next in 20s"]);
     assert_eq!(
         told.actions,
-        ["adopt Pod c: nobody controls it and it is selected", "create 1 Pod", "write the status"]
+        ["adopt Pod c: the selector matches it and it has no controller", "create 1 Pod", "write the status"]
     );
     let told = explained(&world(3, pods(1)).blocked());
     assert_eq!(told.waiting, ["Pods are neither created nor deleted: 2 deleted pods"]);
