@@ -84,10 +84,8 @@ use crate::{
 };
 
 /// Feature gate of `status.terminatingReplicas`; on by default.
-pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on(
-    "DeploymentReplicaSetTerminatingReplicas",
-    "status.terminatingReplicas counts terminating Pods",
-);
+pub const TERMINATING_REPLICAS: FeatureGate =
+    FeatureGate::on("DeploymentReplicaSetTerminatingReplicas", "status.terminatingReplicas counts terminating Pods");
 /// The feature gates that `--feature-gates` accepts for this crate.
 pub const GATES: &[FeatureGate] = &[TERMINATING_REPLICAS];
 

@@ -477,6 +477,9 @@ mod tests {
             {"spec": {}, "metadata": {"labels": {"app": "web", "pod-template-hash": "abc"}}}}))
         .unwrap();
         assert!(set.template.is_of(&template));
-        assert!(!TemplateDigest::from(Template::default()).is_of(&Template::default()), "a malformed template equals none");
+        assert!(
+            !TemplateDigest::from(Template::default()).is_of(&Template::default()),
+            "a malformed template equals none"
+        );
     }
 }

@@ -108,10 +108,8 @@ pub const POD_DELETION_COST: FeatureGate = FeatureGate::on(
 pub const LOGARITHMIC_SCALE_DOWN: FeatureGate =
     FeatureGate::locked("LogarithmicScaleDown", "Pods to delete are ranked by the magnitude of their age");
 /// Feature gate of `status.terminatingReplicas`; on by default.
-pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on(
-    "DeploymentReplicaSetTerminatingReplicas",
-    "status.terminatingReplicas counts terminating Pods",
-);
+pub const TERMINATING_REPLICAS: FeatureGate =
+    FeatureGate::on("DeploymentReplicaSetTerminatingReplicas", "status.terminatingReplicas counts terminating Pods");
 /// Feature gate of waiting until the caches show earlier writes; on by default.
 ///
 /// If the gate is off, a set is claimed for and counted on stale caches, as upstream does. With either value, Pods are neither

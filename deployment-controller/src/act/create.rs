@@ -68,18 +68,19 @@ impl Rollout<'_> {
     /// Reads the existing ReplicaSet with the name of the new one and decides whether it can be used.
     async fn read_namesake(&mut self, step: &Step, name: &Arc<str>, refusal: Refusal) -> Result<(), Stop> {
         let is_unanswered = refusal.class == Class::Unknown;
-        let live = match self.io.send_and_read::<ReplicaSet>(self.get_set(name).because("the ReplicaSet may exist")).await {
-            Ok(Some(live)) => live,
-            // The unanswered creation had no effect.
-            Err(gone) if gone.error.is_not_found() && is_unanswered => {
-                let failure = CreateFailure::Refused(refusal.error.to_string());
-                return Err(self.not_created(step, name, &refusal, &failure));
-            }
-            Err(Refusal { error: error @ api::Error::Answer(_), .. }) => {
-                return Err(Failed::request(&format!("cannot read ReplicaSet {name}"), &error.into()).into());
-            }
-            Ok(None) | Err(_) => return Err(self.refused(step, &refusal)),
-        };
+        let live =
+            match self.io.send_and_read::<ReplicaSet>(self.get_set(name).because("the ReplicaSet may exist")).await {
+                Ok(Some(live)) => live,
+                // The unanswered creation had no effect.
+                Err(gone) if gone.error.is_not_found() && is_unanswered => {
+                    let failure = CreateFailure::Refused(refusal.error.to_string());
+                    return Err(self.not_created(step, name, &refusal, &failure));
+                }
+                Err(Refusal { error: error @ api::Error::Answer(_), .. }) => {
+                    return Err(Failed::request(&format!("cannot read ReplicaSet {name}"), &error.into()).into());
+                }
+                Ok(None) | Err(_) => return Err(self.refused(step, &refusal)),
+            };
         let kind = namesake(self.snapshot, &live);
         if kind != Namesake::Foreign {
             self.io.note(Note::Read(live.metadata.resource_version));

@@ -21,7 +21,8 @@ impl Rollout<'_> {
     pub(super) async fn roll_back(&self, step: &Step, SetRef { name, uid }: &SetRef) -> Result<Fields, Stop> {
         let (io, meta) = (self.io, self.meta());
         let unread = |what: &str, name: &str| format!("cannot read {what} {name}");
-        let live = io.send_and_read::<Value>(self.get_deployment().because("the rollback replaces the whole object")).await;
+        let live =
+            io.send_and_read::<Value>(self.get_deployment().because("the rollback replaces the whole object")).await;
         let live = live.map_err(|refusal| Failed::request(&unread("Deployment", &meta.name), &refusal))?;
         let set = io.send_and_read::<Value>(self.get_set(name).because("its template is restored")).await;
         let set = set.map_err(|refusal| Failed::request(&unread("ReplicaSet", name), &refusal))?;

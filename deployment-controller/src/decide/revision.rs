@@ -112,7 +112,11 @@ mod tests {
         let got = append(&long, "1234").unwrap();
         assert_eq!(got, format!("{},1234", &long[3..]));
         assert_eq!(got.len(), 2000);
-        assert_eq!(append("1", &"9".repeat(2000)).as_deref(), Some(&*"9".repeat(2000)), "all older entries are dropped");
+        assert_eq!(
+            append("1", &"9".repeat(2000)).as_deref(),
+            Some(&*"9".repeat(2000)),
+            "all older entries are dropped"
+        );
         assert_eq!(append("1", &"9".repeat(2001)), None);
     }
 

@@ -209,7 +209,11 @@ async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
     let own = BTreeMap::from([(Text::new("A"), 2), (Text::new("B"), 1)]);
     assert_eq!(counts::<ReplicaSets>(true, &web(1), &found), own);
     assert_eq!(counts::<ReplicaSets>(false, &web(1), &found), BTreeMap::new());
-    assert_eq!(counts::<ReplicaSets>(true, &web(3), &found), BTreeMap::new(), "without surplus Pods nothing is counted");
+    assert_eq!(
+        counts::<ReplicaSets>(true, &web(3), &found),
+        BTreeMap::new(),
+        "without surplus Pods nothing is counted"
+    );
     // For a set with siblings the option makes no difference.
     assert_eq!(counts::<ReplicaSets>(true, &owned(web(1)), &found), own);
     assert_eq!(counts::<ReplicaSets>(false, &owned(web(1)), &found), own);
