@@ -24,7 +24,7 @@ use crate::{
 /// A change of the controller's memory or metrics.
 #[derive(Debug)]
 pub enum Note {
-    /// A Job was created so long after its scheduled time.
+    /// A Job was created; the value is its delay after the scheduled time.
     Created(SignedDuration),
     /// A Job of an earlier sync was recorded; it was read live at this version.
     Recorded(Version),
@@ -102,7 +102,7 @@ async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> 
         Err(refusal) => return Err(Failed::request("cannot read the CronJob", &refusal)),
     };
     if live.metadata.uid != *uid {
-        io.deviate("the CronJob was deleted and created anew");
+        io.deviate("the CronJob was deleted and recreated");
         return Ok(None);
     }
     if live.metadata.resource_version != *resource_version {

@@ -96,7 +96,7 @@ pub const LOOPS: &[LoopDefinition] = &[CRON_JOB];
 pub const DEFINITION: Definition = Definition {
     name: "cronjob-controller",
     version: env!("CARGO_PKG_VERSION"),
-    about: "Starts the Jobs of CronJobs: one for each time of a schedule.",
+    about: "Creates the Jobs of CronJobs: one for each scheduled time.",
     loops: LOOPS,
     workers: WORKERS,
     gates: &[],

@@ -98,7 +98,7 @@ pub struct Status {
     /// Scheduled time of the last run that was started.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_schedule_time: Option<Timestamp>,
-    /// Completion time of the Job that was the last one to complete.
+    /// Completion time of the Job that completed last.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_successful_time: Option<Timestamp>,
 }

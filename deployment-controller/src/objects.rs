@@ -206,7 +206,7 @@ pub struct DeploymentStatus {
     /// Available Pods of all ReplicaSets.
     #[serde(deserialize_with = "null_as_default")]
     pub available_replicas: i64,
-    /// Pods still missing to the total size of all ReplicaSets.
+    /// Total size of all ReplicaSets minus the available Pods; at least 0.
     #[serde(deserialize_with = "null_as_default")]
     pub unavailable_replicas: i64,
     /// Terminating Pods of all ReplicaSets; `None` if a ReplicaSet does not report them.

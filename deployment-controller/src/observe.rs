@@ -28,7 +28,7 @@ const REFUSED: Duration = Duration::from_mins(5);
 /// Allowance for different clocks: a Deployment created later than this after the start of this leader's term had no earlier
 /// leader.
 const CLOCK_SKEW: Duration = Duration::from_secs(10);
-/// How long to wait for the first list of Pods before a sync without an event. The first list enqueues the Deployment.
+/// How long a Deployment waits at most for the first list of its Pods. Normally that list enqueues the Deployment.
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {

@@ -86,7 +86,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 
     let until_available = timer::next_check(snapshot, &claimed, &status, snapshot.now, io.now());
     let until_allowed = timer::requeue_after(snapshot, &manage, None);
-    // A sync that waits for the answer to a lost creation does not reset the count of failures.
+    // A sync that must not manage Pods, for example after a lost answer, does not reset the count of failures.
     let requeue = if managed == Managed::NotAllowed { Requeue::Unfinished } else { Requeue::After };
     Ok(until_available.into_iter().chain(until_allowed).min().map_or(Requeue::AsPlanned, requeue))
 }

@@ -22,7 +22,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// Returns the time so many seconds before [`now`].
+/// Returns the time `seconds` before [`now`].
 pub(crate) fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
@@ -138,7 +138,7 @@ pub(crate) fn world(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>)
     }
 }
 
-/// Returns so many Pods that have been ready for an hour.
+/// Returns `count` Pods that have been ready for an hour.
 pub(crate) fn pods(count: usize) -> impl Iterator<Item = PodBuilder> {
     (0..count).map(|n| pod(&format!("web-{n:05}")))
 }

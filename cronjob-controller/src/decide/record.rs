@@ -19,8 +19,8 @@ const MAX_LOOKUPS: usize = 100;
 
 /// Updates the planned status to match the existing Jobs.
 ///
-/// `active` are the UIDs that the status lists as active; `surplus` are the UIDs of the Jobs that this plan deletes. Adds the
-/// live reads that the caches cannot answer to the plan. Returns whether every active Job is known to exist or not.
+/// `active` are the UIDs that the status lists as active; `surplus` are the UIDs of the Jobs that this plan deletes. Adds a
+/// live read to the plan for each question that the caches cannot answer. Returns whether no such question is left.
 pub(super) fn reconcile(
     plan: &mut Plan,
     snapshot: &Snapshot,

@@ -66,7 +66,7 @@ pub(super) fn next_by_walk(fields: &Fields, zone: &Zone, after: i64) -> Option<i
 fn walk(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
     let mut t = start;
     let limit = t.wall.year() + HORIZON;
-    // Whether the search has left its start. After that, each unit starts at its beginning.
+    // Whether the search has left its start. From then on, each step lands at the beginning of its unit.
     let mut touched = false;
     'wrap: loop {
         if t.wall.year() > limit {

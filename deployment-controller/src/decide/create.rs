@@ -19,7 +19,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Number of ReplicaSets created from one template and stored with a different one after which no further one is created.
+/// Maximum number of ReplicaSets that are created from one template although each was stored with a different template.
 const SPOILED_LIMIT: usize = 5;
 /// Maximum length of an object name in bytes.
 const NAME_LIMIT: usize = 253;
@@ -99,7 +99,7 @@ pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure
     }
 }
 
-/// What an existing ReplicaSet with the name or template of the new one is to the Deployment.
+/// How an existing ReplicaSet relates to the Deployment that needs a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namesake {
     /// Controlled by the Deployment, with its current template.
@@ -151,7 +151,7 @@ fn name(deployment: &str, hash: &str) -> String {
         end -= 1;
     }
     let cut = &deployment[..end];
-    // A label of a DNS name must not end in a dot; only a shortened name can have one here.
+    // A dot before the dash would make the name invalid. Only a shortened name can end in a dot.
     let cut = if end < deployment.len() { cut.trim_end_matches('.') } else { cut };
     format!("{cut}-{hash}")
 }

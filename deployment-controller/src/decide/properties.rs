@@ -28,7 +28,7 @@ enum Happening {
         surge: i64,
         unavailable: i64,
     },
-    /// So many seconds pass.
+    /// The given number of seconds passes.
     Wait(i64),
     /// A user scales a ReplicaSet directly.
     ByHand {

@@ -32,7 +32,7 @@ fn share_out(draft: &Draft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> 
             1.. => bound(fraction(draft, *at)).min(left),
             _ => bound(fraction(draft, *at)).max(left),
         };
-        // A fraction of sizes near `i32::MAX` may exceed `i64`.
+        // For sizes near `i32::MAX` the share may be `i64::MAX`, so the sums saturate.
         left = left.saturating_sub(share);
         (*at, draft.sets[*at].replicas.saturating_add(share))
     };

@@ -71,7 +71,7 @@ async fn pods_are_watched_only_for_a_rollout_that_waits_for_them() {
     world.settle().await;
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 0, 2]);
     assert_eq!(world.asked("watch", "pods"), 1);
-    // A forgotten watch would be reopened when its timeout ends.
+    // A leaked watch would be reopened after its timeout.
     world.wait(1300.0).await;
     assert_eq!((world.asked("list", "pods"), world.asked("watch", "pods")), (0, 1));
     world.image("img:4").await;

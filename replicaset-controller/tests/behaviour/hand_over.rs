@@ -26,7 +26,7 @@ async fn a_settled_set_is_taken_over_without_a_write() {
 async fn a_set_settled_by_upstream_is_taken_over_without_a_write() {
     let mut world = World::new().await;
     world.crash();
-    // Upstream writes all counters, and none of them as null.
+    // The status as upstream writes it: with every counter, and none of them null.
     let owner = world.apply(set("web", 1)).await;
     let mut pod = stray("web-abcde", "web");
     pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
