@@ -54,8 +54,9 @@ impl Rollout<'_> {
         let request = Request::list(REPLICA_SETS, &self.meta().namespace, query);
         let list =
             io.send_and_read::<List>(request.because("another process may have created the missing ReplicaSet")).await;
-        let list =
-            list.map_err(|refusal| Failed::request(&format!("cannot list ReplicaSets with the template of {name}"), &refusal))?;
+        let list = list.map_err(|refusal| {
+            Failed::request(&format!("cannot list ReplicaSets with the template of {name}"), &refusal)
+        })?;
         io.note(Note::LookedForSets);
         let is_known = |set: &ReplicaSet| snapshot.claims.keep.iter().any(|k| k.metadata.uid == set.metadata.uid);
         let is_wanted = |set: &ReplicaSet| namesake(snapshot, set) != Namesake::Foreign && !is_known(set);
