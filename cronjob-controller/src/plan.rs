@@ -23,19 +23,19 @@ const MAX_MESSAGE: usize = 1024;
 pub struct Event {
     /// `Warning` if a user has to act, else `Normal`.
     pub kind: EventType,
-    /// One word in CamelCase, for programs.
+    /// One word without spaces, for programs.
     pub reason: &'static str,
     /// One sentence for people.
     pub message: String,
 }
 
 impl Event {
-    /// Returns an Event of type `Normal`.
+    /// Returns an Event about regular progress.
     pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Normal, reason, message.into())
     }
 
-    /// Returns an Event of type `Warning`.
+    /// Returns an Event about a problem.
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Warning, reason, message.into())
     }

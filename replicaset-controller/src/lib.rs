@@ -26,8 +26,8 @@
 //! - Deletions, adoptions and releases name the version of the Pod in the snapshot, so that a Pod is not deleted after it has
 //!   left its set or become ready. A status patch names the version of the set from which the status was computed.
 //! - `ReplicaFailure` stays until a sync has created or deleted Pods without a failure. Its message describes the latest failure.
-//! - A Pod whose change affects only its readiness enqueues its set after 20 ms (`replicaset-sync-batch-period`), so that one
-//!   status update covers the changes of many Pods.
+//! - A Pod change that does not affect the number of active Pods, such as readiness, enqueues the set after 20 ms
+//!   (`replicaset-sync-batch-period`), so that one status update covers the changes of many Pods.
 //! - After the server has refused a Pod because the namespace is terminating, no further Pod is created.
 //! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a permission is missing, or a policy or
 //!   a webhook forbids the request.

@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub blocked: Option<Blocked>,
     /// The back-off after failed Pods; `None` if Pods may be created.
     pub failing: Option<Failing>,
-    /// Options of the operator.
+    /// Feature gates and tunes that affect decisions.
     pub limits: Limits,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
@@ -56,7 +56,7 @@ pub struct Failing {
     pub left: Duration,
 }
 
-/// The options of the operator that affect decisions.
+/// Values of feature gates and tunes, and of facts about the server, that affect decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of Pods that one sync creates or deletes.

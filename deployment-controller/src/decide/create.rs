@@ -104,7 +104,7 @@ pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure
 pub enum Namesake {
     /// Controlled by the Deployment, with its current template.
     Ours,
-    /// An orphan with the current template of the Deployment that the Deployment can adopt.
+    /// An orphan with the current template, which the Deployment can adopt.
     Adoptable,
     /// Any other ReplicaSet.
     Foreign,

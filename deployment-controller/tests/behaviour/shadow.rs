@@ -1,4 +1,4 @@
-//! Shadow mode: an exceeded progress deadline is decided in time and not written.
+//! Shadow mode: the plan for an exceeded progress deadline is made in time, and nothing is written.
 
 use jiff::Timestamp;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Shadow mode: Pods become available with time, and the status is not written.
+//! Shadow mode: the plan for a newly available Pod is made in time, and the status is not written.
 
 use jiff::Timestamp;
 use serde_json::json;
