@@ -326,7 +326,7 @@ impl<K: Kind> Controller for ReplicaController<K> {
             (Note::Creates, None) => {}
             (Note::NamespaceTerminates, _) => {
                 let key = snapshot.set.metadata.key();
-                tracing::debug!(logger = K::QUEUE, key = %key, "The namespace is terminating, no Pods are created");
+                tracing::debug!(logger = K::QUEUE, key = %key, "The namespace is terminating, creating no Pods");
                 self.refused.insert(set);
             }
             (Note::Deletes(pods, age_ratios), backoff) => {
