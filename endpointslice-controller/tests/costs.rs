@@ -133,7 +133,7 @@ fn allocated_for_one_change(pods: usize) -> [usize; 4] {
         allocated(|| Decision::<SliceController>::with_forecast(&unchanged, Timestamp::UNIX_EPOCH));
     assert!(
         with_forecast < for_nothing + 2_000,
-        "nor without a change: {with_forecast} bytes, {for_nothing} without"
+        "nor in a sync without changes: {with_forecast} bytes, {for_nothing} without"
     );
     [for_event, for_list, for_one, for_nothing]
 }

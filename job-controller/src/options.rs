@@ -1,29 +1,29 @@
-//! The feature gates, tuned values and flags of this crate.
+//! Feature gates, tuned values and flags of this crate.
 
 use std::time::Duration;
 
 use common::settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag};
 
-/// Suspending a Job clears its start, so that servers let its scheduling directives be changed.
+/// Suspending a Job removes its start time, so that servers allow changes of its scheduling directives.
 pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate =
     FeatureGate::on("MutableSchedulingDirectivesForSuspendedJobs", "Suspending a Job clears status.startTime");
-/// The gate of waiting for the caches.
+/// The gate for waiting until the caches show own writes.
 ///
-/// With the gate off, Pods of a Job are counted while the caches do not show the last writes for it, as upstream does. Pods are neither
-/// created nor deleted meanwhile in either position.
+/// With the gate off, Pods of a Job are counted even if the caches do not show the last writes for it, as upstream does. Pods are
+/// not created or deleted in that time, with the gate on or off.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyJob",
     "A Job is not synced before the caches show what was last written for it; needs AtomicFIFO",
 );
-/// The gate of gangs: Workloads and `PodGroups` of Indexed Jobs whose Pods all run at once.
+/// The gate of gangs: Workloads and `PodGroups` for Indexed Jobs whose Pods all run at once.
 pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate::off(
     "WorkloadWithJob",
     "Pods of an Indexed Job that all run at once are scheduled as a gang; needs GenericWorkload",
 );
-/// The gate of the API of Workloads and `PodGroups`, which [`WORKLOAD_WITH_JOB`] depends on.
+/// The gate of the API for Workloads and `PodGroups`, which [`WORKLOAD_WITH_JOB`] requires.
 pub const GENERIC_WORKLOAD: FeatureGate =
     FeatureGate::off("GenericWorkload", "The API server serves Workloads and PodGroups");
-/// All gates this crate knows.
+/// Feature gates that this crate accepts.
 pub const GATES: &[FeatureGate] = &[
     MUTABLE_SCHEDULING_DIRECTIVES,
     STALE_CONSISTENCY,
@@ -44,31 +44,31 @@ pub const GATES: &[FeatureGate] = &[
     FeatureGate::locked("SidecarContainers", "A Pod ends when its sidecars have ended, too"),
 ];
 
-/// The delay before the first replacement of a failed Pod. Upstream: `DefaultJobPodFailureBackOff`.
+/// The back-off before the first replacement of a failed Pod, 10 s by default. Upstream: `DefaultJobPodFailureBackOff`.
 pub const POD_FAILURE_BACKOFF: Tune = Tune::duration(
     "job-pod-failure-backoff",
     Duration::from_secs(10),
     "How long the replacement of a failed Pod of a Job waits at first",
 );
-/// The longest such delay. Upstream: `MaxJobPodFailureBackOff`.
+/// The maximal back-off, 10 min by default. Upstream: `MaxJobPodFailureBackOff`.
 pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune::duration(
     "job-pod-failure-backoff-max",
     Duration::from_mins(10),
     "How long the replacement of a failed Pod of a Job waits at most",
 );
-/// How long events of Pods are debounced. Upstream: `SyncJobBatchPeriod`.
+/// The debounce period for events of Pods, 1 s by default. Upstream: `SyncJobBatchPeriod`.
 pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
     "job-sync-batch-period",
     Duration::from_secs(1),
     "For how long events of the Pods of a Job are gathered before the Job is synced",
 );
-/// How many terminated Pods one status names as being counted. Upstream: `MaxUncountedPods`.
+/// The maximal number of terminated Pods that one status lists, 500 by default. Upstream: `MaxUncountedPods`.
 pub const MAX_UNCOUNTED_PODS: Tune =
     Tune::count("job-max-uncounted-pods", 500, "How many terminated Pods one status of a Job names as being counted");
-/// How many Pods one sync creates or deletes. Upstream: `MaxPodCreateDeletePerSync`.
+/// The maximal number of Pods that one sync creates or deletes, 500 by default. Upstream: `MaxPodCreateDeletePerSync`.
 pub const MAX_PODS_PER_SYNC: Tune =
     Tune::count("job-max-pods-per-sync", 500, "The most Pods that one sync of a Job creates or deletes");
-/// All values of this crate that can be tuned.
+/// Tunable values of this crate.
 pub const TUNES: &[Tune] = &[
     POD_FAILURE_BACKOFF,
     POD_FAILURE_BACKOFF_MAX,
@@ -78,10 +78,10 @@ pub const TUNES: &[Tune] = &[
     EXPECTATIONS_TIMEOUT,
 ];
 
-/// How many Jobs are synced at once, and how many keys of orphans.
+/// `--concurrent-job-syncs`: the number of Jobs, and of keys of orphans, synced at the same time; 5 by default.
 pub const CONCURRENT_JOB_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-job-syncs", 5, "How many Jobs are synced at once");
-/// How many finished Jobs are removed at once.
+/// `--concurrent-ttl-after-finished-syncs`: the number of finished Jobs deleted at the same time, 5 by default.
 pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
     name: "concurrent-ttl-after-finished-syncs",
     default: 5,

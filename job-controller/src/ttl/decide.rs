@@ -1,4 +1,4 @@
-//! When a finished Job is removed.
+//! Decides when a finished Job is deleted.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use jiff::{SignedDuration, Timestamp};
 use super::plan::Plan;
 use crate::objects::Job;
 
-/// Whether and when a Job is removed.
+/// Whether and when a Job is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is not removed: it is not finished, it is terminating already, or it has no time to live.
+    /// The Job is not deleted: it has not finished, is already terminating, or has no time to live.
     Stays,
-    /// It has finished, and its status does not tell when.
+    /// The Job has finished, and its status does not contain the time.
     Unknown,
-    /// It is removed at this time.
+    /// The Job is deleted at this time.
     Expires(Timestamp),
 }
 
-/// Decides whether and when a Job is removed.
+/// Decides whether and when a Job is deleted.
 pub fn fate(job: &Job) -> Fate {
     let Some(ttl) = job.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting()) else { return Fate::Stays };
     if !job.is_finished() {
@@ -28,12 +28,12 @@ pub fn fate(job: &Job) -> Fate {
     Fate::Expires(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
 }
 
-/// When the Job finished, as its status tells it.
+/// Returns the finish time in the status.
 pub(super) fn finish_time(job: &Job) -> Option<Timestamp> {
     job.status.finished()?.last_transition_time
 }
 
-/// Decides what one sync does about a Job at `now`.
+/// Decides the plan for a Job at `now`.
 pub fn decide(job: &Job, now: Timestamp) -> Plan {
     match fate(job) {
         Fate::Stays => Plan::Nothing,

@@ -1,4 +1,4 @@
-//! Objects that lie, clocks that disagree, objects that only a buggy server would send.
+//! Invalid objects, wrong clocks, and objects that only a buggy server would send.
 
 use std::sync::{
     Arc,
@@ -19,10 +19,10 @@ use crate::{
     world::{FINALIZER, INDEX, ME, NS, Setup, World, finalizers, job, job_with, name, refusal},
 };
 
-/// What a server says of a Job instead of what it has; whether there was anything to say otherwise.
+/// Changes a Job in an answer of the server. Returns whether there was anything to change.
 type Lie = fn(&mut Value) -> bool;
 
-/// Puts a value in the place of another one.
+/// Replaces a value, if it is the expected one.
 fn instead(job: &mut Value, section: &str, field: &str, is: &Value, said: Value) -> bool {
     let known = job[section].get_mut(field).filter(|known| **known == *is);
     known.is_some_and(|known| {
@@ -31,12 +31,12 @@ fn instead(job: &mut Value, section: &str, field: &str, is: &Value, said: Value)
     })
 }
 
-/// Leaves a field out.
+/// Removes a field.
 fn without(job: &mut Value, section: &str, field: &str) -> bool {
     job[section].as_object_mut().is_some_and(|section| section.remove(field).is_some())
 }
 
-/// Lies about the Job `bad`, wherever it stands in an answer.
+/// Changes the Job `bad` wherever it occurs in an answer.
 fn lie(value: &mut Value, lies: &[(Lie, AtomicUsize)]) {
     if value["metadata"]["name"] == "bad" && value["spec"]["template"].is_object() {
         for (lie, told) in lies {
@@ -51,7 +51,7 @@ fn lie(value: &mut Value, lies: &[(Lie, AtomicUsize)]) {
     }
 }
 
-/// The lies a server tells, each with how often it was told.
+/// The changes that a server makes, each with the number of times.
 type Lies = Arc<[(Lie, AtomicUsize)]>;
 
 fn lies(all: &[Lie]) -> Lies {
@@ -62,7 +62,7 @@ fn all_told(lies: &Lies) -> bool {
     lies.iter().all(|(_, told)| told.load(Ordering::Relaxed) > 0)
 }
 
-/// A client whose server writes something else than what it has.
+/// A client of a server that changes objects in its answers.
 fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
     let (inner, lies) = (sandbox.service(ME), Arc::clone(lies));
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -75,7 +75,7 @@ fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
                 body.map_frame(move |frame| {
                     frame.map_data(|data| {
                         let mut out = Vec::with_capacity(data.len());
-                        // One value, or one a line.
+                        // One value, or one value per line.
                         for value in serde_json::Deserializer::from_slice(&data).into_iter::<Value>() {
                             let mut value = value.unwrap();
                             lie(&mut value, &lies);
@@ -94,7 +94,7 @@ fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
 
 async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
-    // What the server sends is changed as text.
+    // The answers must be JSON, because they are changed as text.
     let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
     sandbox.create(bad).await.unwrap();
@@ -188,14 +188,14 @@ async fn pods_whose_index_lies_count_for_nothing() {
     }
 }
 
-/// Makes a Pod fail, at a time its node has wrong.
+/// Makes a Pod fail, with a finish time from a wrong clock.
 async fn fail(world: &World, pod: &str, at: jiff::Timestamp) {
     let terminated = json!({"exitCode": 1, "finishedAt": at.to_string()});
     let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
     world.report(pod, json!({"phase": "Failed", "containerStatuses": statuses})).await;
 }
 
-/// Jobs whose failures delay all of it, or their index.
+/// Two Jobs in which a failure delays the whole Job, or the index.
 fn delaying() -> [Value; 2] {
     let indexed = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3});
     [job_with("sum", &[], json!({"backoffLimit": 6})), job_with("sum", &[], indexed)]
@@ -221,7 +221,7 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
             assert_eq!(world.status("sum").await["active"], 1, "{ahead}");
             world.wait(2).await;
             assert_eq!(world.status("sum").await["failed"], 1, "{ahead}");
-            // Whoever comes next has not seen it end, and waits no longer either.
+            // The next process has not seen the end of the Pod, and must not wait longer either.
             let second = world.active().await.into_iter().next().unwrap();
             fail(&world, &second, world.clock.now() + SignedDuration::from_secs(ahead)).await;
             world.wait(2).await;

@@ -1,4 +1,4 @@
-//! Crashes, lost answers, stale caches, refusals: nothing is lost, nothing counts twice.
+//! Crashes, lost answers, stale caches and refusals: no Pod is lost, and no Pod counts twice.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     world::{FINALIZER, INDEX, JOBS, ME, NS, Setup, World, finalizers, job_with, name},
 };
 
-/// What a Job of each sort comes to, whatever happens on the way.
+/// Jobs of each kind, with the final counts that they must reach in spite of faults.
 fn sorts() -> Vec<(&'static str, Value, Value)> {
     let ok = &[("exit", "0"), ("after", "1")];
     let mixed = &[("exit", "0"), ("after", "1"), ("exit-index-1", "3")];
@@ -53,14 +53,14 @@ fn sorts() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// The counts of a finished Job.
+/// Returns the counts of a finished Job.
 fn counts(job: &Value) -> Value {
     let fields = ["succeeded", "failed", "completedIndexes", "failedIndexes"];
     let status = &job["status"];
     fields.iter().filter(|f| !status[**f].is_null()).map(|f| ((*f).to_owned(), status[*f].clone())).collect()
 }
 
-/// The counts of a Job all of whose Pods have failed.
+/// Returns the counts of a Job whose Pods have all failed.
 fn everybody_failed(world: &World) -> Value {
     let writes = world.sandbox.writes().all();
     let pods = writes.iter().filter(|w| w.resource == "pods" && w.change == Change::Added).count();
@@ -72,10 +72,10 @@ async fn finishes(world: &World, what: &str, want: &Value) {
         let job = world.get(JOBS, "sum").await;
         let list = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
         if list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed") {
-            // Whoever ran when time was over has failed, however many there were by then.
+            // All Pods that ran at the deadline have failed, however many there were by then.
             let want = if want.is_null() { everybody_failed(world) } else { want.clone() };
             assert_eq!(counts(&job), want, "{what}");
-            // Whoever brought it to its end, it is the same one.
+            // The end is the same in each condition, no matter which process wrote it.
             for (field, reason) in [
                 ("activeDeadlineSeconds", "DeadlineExceeded"),
                 ("podFailurePolicy", "PodFailurePolicy"),
@@ -105,7 +105,7 @@ async fn a_crash_after_any_write_changes_nothing() {
             for at in 0..40 {
                 let mut world = World::new().await;
                 for verb in ["create", "patch", "delete"] {
-                    // One request of each sort, the same for all: the process does not survive it.
+                    // One request of each kind fails at the same position, and the process crashes with it.
                     for resource in ["pods", "jobs/status"] {
                         let rule = Rule::new(fault.clone()).identity(ME).verb(verb).resource(resource);
                         world.sandbox.faults().add(rule.skip(at).times(1));
@@ -151,7 +151,7 @@ async fn a_cache_that_lags_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_counted_as_failed_completes_no_index_however_late_its_success_is_heard_of() {
     for gate in ["StaleControllerConsistencyJob", "AtomicFIFO", "SidecarContainers"] {
-        // The last is locked: nothing is switched off.
+        // The last gate is locked, so that it cannot be switched off.
         let settings = Settings::new().with_gate(gate, gate == "SidecarContainers");
         let world = World::with(Setup { settings, ..Setup::default() }).await;
         let script = [("exit-on-term", "0"), ("terminate-after", "2")];
@@ -345,7 +345,7 @@ async fn a_restart_deletes_no_pod_and_creates_none_too_many() {
 async fn a_restart_does_not_forget_how_often_pods_failed() {
     let mut world = World::new().await;
     world.apply(job_with("bad", &[("exit", "1")], json!({"backoffLimit": 6}))).await;
-    // Failures at about 0 s, 10 s, 31 s: the next one is due 40 s after that.
+    // Failures at about 0 s, 10 s and 31 s; the next Pod is due 40 s after the last failure.
     world.wait(45).await;
     assert_eq!(world.asked("create", "pods"), 3);
     world.crash();

@@ -1,4 +1,4 @@
-//! What the end of a Job waits for, and deletions of Jobs.
+//! Conditions for the end of a Job, and deletions of Jobs.
 
 use std::sync::{
     Arc,
@@ -51,7 +51,7 @@ async fn pods_whose_labels_changed_lose_the_finalizer_of_a_job_that_is_being_del
             let job = world.apply(job_with("sum", &slow, json!({"completions": 2, "parallelism": 2}))).await;
             world.settle().await;
             let pods: Vec<String> = world.active().await.into_iter().collect();
-            // Nobody may release the Pod before the Job is being deleted.
+            // The controller must not release the Pod before the Job is deleted.
             world.crash();
             if suspends {
                 world.change("sum", json!({"suspend": true})).await;
@@ -70,10 +70,10 @@ async fn pods_whose_labels_changed_lose_the_finalizer_of_a_job_that_is_being_del
             for pod in &pods {
                 let pod = world.get("pods", pod).await;
                 assert!(finalizers(&pod).is_empty(), "{case}: {}", name(&pod));
-                // The garbage collector still finds it.
+                // The garbage collector still finds the Pod.
                 assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"], "{case}");
             }
-            // One request for each Pod, and no more.
+            // Exactly one request for each Pod.
             let untracks = world.written().iter().filter(|write| write.resource == "pods").count();
             assert_eq!(untracks, 2 + pods.len(), "{case}: two creates besides");
         }
@@ -82,7 +82,7 @@ async fn pods_whose_labels_changed_lose_the_finalizer_of_a_job_that_is_being_del
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_relabelled_while_its_job_is_being_deleted_loses_the_finalizer() {
-    // The finalizer of another program keeps the Job; its own Pods have lost the tracking finalizer long since.
+    // The finalizer of another program keeps the Job, after its own Pods have lost the tracking finalizer.
     let world = World::new().await;
     let sum = world.apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
     world.settle().await;

@@ -1,4 +1,4 @@
-//! Gangs: Indexed Jobs all of whose Pods run at once, with gate `WorkloadWithJob`.
+//! Gangs: Indexed Jobs whose Pods all run at once, with the gate `WorkloadWithJob`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn world() -> World {
     World::with(Setup { builder: Sandbox::builder().gate("GenericWorkload", true), settings, ..Setup::default() }).await
 }
 
-/// A Job whose three Pods run at once, for ever.
+/// Builds a Job whose three Pods run at once and never finish.
 fn gang(name: &str) -> Value {
     job_with(name, &[], json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}))
 }
@@ -25,7 +25,7 @@ async fn all(world: &World, resource: &str) -> Vec<Value> {
     world.sandbox.list(resource, Some(NS)).await.unwrap()
 }
 
-/// The groups that Pods name, none for those without.
+/// Returns the group of each Pod; null for a Pod without a group.
 async fn groups_of_pods(world: &World) -> Vec<Value> {
     world.pods().await.iter().map(|pod| pod["spec"]["schedulingGroup"]["podGroupName"].clone()).collect()
 }
@@ -157,7 +157,7 @@ async fn what_a_predecessor_of_that_name_left_is_nobodys() {
     let world = world().await;
     world.apply(gang("sum")).await;
     world.settle().await;
-    // Nobody collects here: the Workload and the group stay.
+    // No garbage collector runs here: the Workload and the group stay.
     world.remove("sum", "Background").await;
     world.apply(gang("sum")).await;
     world.settle().await;
@@ -169,7 +169,7 @@ async fn what_a_predecessor_of_that_name_left_is_nobodys() {
     assert_eq!(named.iter().filter(|group| **group == name(ours.unwrap())).count(), 3);
 }
 
-/// Whatever becomes of the requests that make them, there is one of each in the end, and every Pod names the group.
+/// Faults in the requests that create the objects leave one object of each kind, and every Pod names the group.
 #[tokio::test(start_paused = true)]
 async fn faults_leave_one_workload_and_one_group() {
     for fault in [Action::CutBefore, Action::CutAfter, Action::InternalError] {
@@ -201,8 +201,8 @@ async fn faults_leave_one_workload_and_one_group() {
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_taken_holds_the_job_up_and_says_so() {
     let world = world().await;
-    // The name depends on the uid: the Job is made, its Workload replaced by one that refers to nobody, and it is told to
-    // begin anew.
+    // The name depends on the UID. So the Job is created first, then a Workload with that name and without a reference, and then
+    // the Job is resumed.
     let mut job = gang("sum");
     job["spec"]["suspend"] = json!(true);
     let rule = Rule::new(Action::InternalError).identity(ME).verb("create").resource("workloads");
@@ -239,7 +239,7 @@ async fn a_name_that_is_taken_holds_the_job_up_and_says_so() {
     );
     world.wait(1).await;
     assert_eq!(asked(), before + 5, "and no more in one sync");
-    // Nobody is in the way any more.
+    // The other Workload is deleted, so that the name is free.
     world.sandbox.delete(WORKLOADS, Some(NS), &taken).await.unwrap();
     world.wait(90).await;
     assert_eq!((all(&world, GROUPS).await.len(), world.pods().await.len()), (1, 3));

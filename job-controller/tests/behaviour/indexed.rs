@@ -1,4 +1,4 @@
-//! Indexed Jobs.
+//! Tests of Indexed Jobs.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ async fn an_index_that_fails_runs_again() {
     world.wait(15).await;
     let status = world.status("sum").await;
     assert_eq!((&status["completedIndexes"], &status["failed"]), (&json!("0,2"), &json!(2)));
-    // At once, since others succeeded in the same second; then after 10 s.
+    // At once, because other Pods succeeded in the same second, and then after 10 s.
     assert_eq!(by_index(&world).await["1"], 3);
     oracle::check(&world);
 }

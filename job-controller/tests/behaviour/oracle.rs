@@ -1,4 +1,4 @@
-//! Recounts a run from the server's own history: what must be true of every write, whoever crashed meanwhile.
+//! Recounts a run from the server's own history, and checks every write, including those around crashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::world::{FINALIZER, World};
 
-/// What is known of one Job.
+/// The recount of one Job.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Uids that have left the ledger, with the counter they went to.
+    /// UIDs that are no longer listed in the status, with the counter that they were added to.
     counted: BTreeMap<String, &'static str>,
     interim: Option<String>,
 }

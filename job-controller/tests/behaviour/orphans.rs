@@ -1,4 +1,4 @@
-//! Pods that carry the finalizer and have no Job that counts them.
+//! Tests of Pods with the finalizer that no Job counts.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Jobs without indexes.
+//! Tests of Jobs without indexes.
 
 use common::settings::{Settings, TuneValue};
 use sandbox::{Action, Rule, Sandbox};
@@ -32,7 +32,7 @@ async fn a_job_runs_until_enough_has_succeeded() {
                 "controller": true, "blockOwnerDeletion": true}])
         );
     }
-    // One request to create, one to take the finalizer off: no more for a Pod.
+    // One create and one removal of the finalizer are the only requests for a Pod.
     assert_eq!((world.asked("patch", "pods"), world.asked("delete", "pods"), world.asked("get", "pods")), (4, 0, 0));
     assert_eq!(world.asked("get", JOBS), 0);
     let mut want: Vec<String> =
@@ -64,7 +64,7 @@ async fn failures_are_counted_until_there_are_too_many() {
         world.wait(1).await;
     }
     world.settle().await;
-    // 10 s after the first failure, 20 s after the second.
+    // 10 s after the first failure, and 20 s after the second.
     let took = world.clock.now().duration_since(begin).as_secs();
     assert!((28..40).contains(&took), "{took} s");
     let status = world.status("bad").await;
@@ -167,7 +167,7 @@ async fn strays_that_match_are_adopted_and_counted() {
         (Some("sum"), vec![FINALIZER])
     );
     assert_eq!(world.asked("get", JOBS), 1);
-    // One whose labels change is given up, finalizer and all, and replaced.
+    // A Pod with changed labels is released without its finalizer, and replaced.
     world.merge("pods", "runs", json!({"metadata": {"labels": {"app": "other"}}})).await;
     world.settle().await;
     let released = world.get("pods", "runs").await;
@@ -176,7 +176,7 @@ async fn strays_that_match_are_adopted_and_counted() {
     oracle::check(&world);
 }
 
-/// The API server hides such Pods; upstream adopts them. See `docs/decisions/0016-filters.md`.
+/// The API server does not send such Pods to this controller; upstream adopts them. See `docs/decisions/0016-filters.md`.
 #[tokio::test(start_paused = true)]
 async fn a_stray_that_is_always_restarted_is_not_adopted() {
     let world = World::new().await;
@@ -301,7 +301,7 @@ async fn a_refused_pod_costs_one_request_a_sync() {
         .unwrap();
     world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
     world.wait(10).await;
-    // At once, after 1 s, 2 s, 4 s.
+    // At once, and after 1 s, 2 s and 4 s.
     let asked = world.asked("create", "pods");
     assert!((3..=6).contains(&asked), "{asked}");
     assert_eq!(world.status("sum").await.get("active"), None);

@@ -1,4 +1,4 @@
-//! Failure policies, replacement policies, deadlines, restarts.
+//! Failure policies, replacement policies, deadlines and restarts.
 
 use serde_json::json;
 

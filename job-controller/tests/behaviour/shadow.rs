@@ -1,11 +1,11 @@
-//! Shadow mode: what depends on time is decided when it is due, and done by nobody.
+//! Shadow mode: decisions that depend on time are made when they are due, and nothing is written.
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::world::{World, job_with};
 
-/// When the loops first decided that on `shop/sum`, in seconds after `since`.
+/// Returns when the loops first decided this action for `shop/sum`, in seconds after `since`.
 fn decided(world: &World, action: &str, since: &str) -> Option<i64> {
     let plans = world.loops.as_ref().unwrap().plans("shop/sum");
     let (at, _) = plans.iter().find(|(_, actions)| actions.iter().any(|each| each.starts_with(action)))?;

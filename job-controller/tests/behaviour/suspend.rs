@@ -1,4 +1,4 @@
-//! Suspending, resuming, and Jobs that others manage.
+//! Suspending and resuming, and Jobs of other managers.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ async fn pods_of_a_suspended_job_go_and_count_for_nothing() {
     oracle::check(&world);
 }
 
-/// A server that wants a start of every Job that has finished.
+/// A server that requires a start time for every finished Job.
 fn wants_a_start(request: &Request<Bytes>) -> Option<Response<ResponseBody>> {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let status = Some(&body["status"]).filter(|_| request.uri().path().ends_with("/status"))?;
@@ -144,14 +144,14 @@ async fn jobs_of_others_are_left_alone() {
     assert!(
         text.contains(r#"job_controller_jobs_by_external_controller_total{controller_name="example.com/queue"} 1"#)
     );
-    // The same name, once it is theirs, is none of ours, whatever is still in the queue.
+    // A Job with the same name that another controller manages is ignored, even if the key is still in the queue.
     world.remove("ours", "Background").await;
     world.apply(job_with("ours", &[], json!({"managedBy": "example.com/queue"}))).await;
     world.settle().await;
     assert_eq!(world.status("ours").await, json!({}));
 }
 
-/// Whoever creates a suspended Job and decides where it runs at once finds the version that was just written.
+/// The creator of a suspended Job can change it at once, with the version from its create.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_created_suspended_is_left_alone_for_a_moment() {
     let world = World::new().await;

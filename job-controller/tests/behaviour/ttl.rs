@@ -1,11 +1,11 @@
-//! Finished Jobs are removed.
+//! Tests of the deletion of finished Jobs.
 
 use serde_json::json;
 
 use crate::world::{JOBS, NS, World, job, job_with};
 
 async fn gone(world: &World, name: &str) -> bool {
-    // The garbage collector's part: nothing is left that the foreground deletion waits for.
+    // There is no garbage collector here to complete the foreground deletion.
     match world.sandbox.get(JOBS, Some(NS), name).await {
         Ok(job) => job["metadata"]["deletionTimestamp"].is_string(),
         Err(_) => true,

@@ -1,4 +1,4 @@
-//! Writes that name the version of the Pod that was judged, so that an old view becomes a conflict and no lost result.
+//! Writes with a precondition on the cached version of a Pod: a stale cache causes a conflict instead of a lost result.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ async fn a_pod_that_succeeded_unseen_is_counted_and_not_deleted_with_its_suspend
     let pods = world.pods().await;
     assert_eq!((pods[0]["status"]["phase"].as_str(), finalizers(&pods[0])), (Some("Succeeded"), vec![FINALIZER]));
     assert_eq!(world.asked("delete", "pods"), 0);
-    // A conflict is no reason to spin: the next attempt comes with the newer version, or after some seconds.
+    // A conflict does not cause a busy loop: the next attempt comes with the newer version, or after some seconds.
     let attempts = world.asked("patch", "pods");
     assert!((1..=6).contains(&attempts), "{attempts} attempts");
     world.sandbox.faults().release_watch(ME, "pods");
@@ -67,7 +67,7 @@ async fn a_conflict_costs_a_moment_when_the_newer_version_is_there() {
     world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(2));
     world.wait(6).await;
     let pod = name(&world.pods().await[0]).to_owned();
-    // Somebody changes the Pod just before its finalizer is removed.
+    // Another writer changes the Pod just before its finalizer is removed.
     world.clock.sleep(Duration::from_millis(1900)).await;
     world.merge("pods", &pod, json!({"metadata": {"annotations": {"note": "seen"}}})).await;
     world.wait(4).await;
@@ -131,7 +131,7 @@ async fn a_job_whose_namespace_terminates_asks_once() {
     let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
     world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
     world.settle().await;
-    // What the namespace controller deletes brings the Job to the queue again and again.
+    // Deletions by the namespace controller enqueue the Job repeatedly.
     for at in 0..5 {
         let uid = world.get(crate::world::JOBS, "sum").await["metadata"]["uid"].clone();
         let mut pod = stray(&format!("late-{at}"), json!({"batch.kubernetes.io/controller-uid": uid}), &[]);

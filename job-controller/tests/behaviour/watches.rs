@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// The resources that a loop reads.
+/// Returns the resources that a loop reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "job-controller" => &["jobs.batch", "pods?spec.restartPolicy!=Always"],

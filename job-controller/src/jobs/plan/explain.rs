@@ -1,4 +1,4 @@
-//! What a plan says about itself.
+//! Explanations of a plan, for `/debug/explain`.
 
 use std::{fmt, time::Duration};
 
@@ -6,7 +6,7 @@ use common::controller::Explain;
 
 use super::{Gang, LeftAlone, Manage, OwnPod, Plan, Situation, SyncPlan};
 
-/// How many Pods are named one by one.
+/// The maximal number of Pods listed by name.
 const NAMED: usize = 10;
 
 impl Explain for Plan {
@@ -81,7 +81,7 @@ impl fmt::Display for Situation {
 }
 
 impl Plan {
-    /// Pods of an Indexed Job that name no index that there is, and so count for nothing.
+    /// Lists Pods of an Indexed Job without a valid index, which are not counted.
     fn lying(&self, pods: &[OwnPod]) -> Option<String> {
         if !self.job.is_indexed() {
             return None;
@@ -94,7 +94,7 @@ impl Plan {
     }
 }
 
-/// A wait in whole seconds, rounded up.
+/// Formats a wait in whole seconds, rounded up.
 pub(crate) fn seconds(wait: Duration) -> String {
     format!("{}s", wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
 }

@@ -17,7 +17,8 @@ fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> J
     builder.read()
 }
 
-/// The Jobs `j` (which controls the Pods of these tests), `other` and the finished `done` select `job=j`.
+/// Builds handlers with three Jobs that select `job=j`: `j`, which controls the Pods of these tests, `other`, and the finished
+/// `done`.
 fn fixture() -> Fixture {
     let clock = Clock::simulated(at(0), 0);
     let labels = json!({"job": "j"});
@@ -39,7 +40,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// The keys that wait now, those that wait for later with their seconds, and those of the other queue.
+    /// Returns the waiting keys, the delayed keys with their seconds, and the keys of orphans.
     fn queued(&self) -> Vec<String> {
         let state = self.watch.queue.state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));

@@ -1,4 +1,4 @@
-//! What counts, and in which order things are written.
+//! Tests of counting, and of the order of writes.
 
 use serde_json::json;
 
@@ -86,7 +86,7 @@ fn a_job_that_shrinks_forgets_indexes() {
 
 #[test]
 fn an_index_is_not_complete_because_of_a_pod_that_was_dealt_with() {
-    // Counted as failed when it was going; the cache lags.
+    // The Pod was counted as failed while it was terminating; the cache lags behind.
     let pods = [pod("a").index(0).deleting().succeeded()];
     let world = job("j").indexed(2, 2).status("failed", 1).with(pods).untracked_here(&["a"]);
     assert_eq!((&*world.status().completed_indexes, world.untracks().len()), ("", 0));

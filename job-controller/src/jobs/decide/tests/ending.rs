@@ -1,4 +1,4 @@
-//! When a Job ends, and how.
+//! Tests of when and how a Job ends.
 
 use serde_json::json;
 

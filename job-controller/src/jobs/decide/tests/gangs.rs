@@ -1,4 +1,4 @@
-//! When Pods are scheduled as a gang, and by which names.
+//! Tests of scheduling as a gang, and of the names of its objects.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     world::{JobBuilder, World, job, pod},
 };
 
-/// The Job with that uid; somebody else's controller if there is none.
+/// Builds the owner reference to the Job with this UID; `u-other` is a `JobSet`.
 fn owner(uid: &str) -> Value {
     let kind = if uid == "u-other" { "JobSet" } else { "Job" };
     json!([{"apiVersion": "batch/v1", "kind": kind, "name": "j", "uid": uid, "controller": true}])
@@ -36,12 +36,12 @@ fn group(name: &str, owner_uid: &str) -> Arc<PodGroup> {
     Arc::new(serde_json::from_str(&json.to_string()).unwrap())
 }
 
-/// An Indexed Job whose three Pods run at once, never started.
+/// Builds an Indexed Job that was never started, with three Pods at once.
 fn candidate() -> JobBuilder {
     job("j").indexed(3, 3).status("startTime", json!(null))
 }
 
-/// What becomes of the Pods, in words.
+/// Describes how the Pods are scheduled.
 fn of(world: &World, known: impl Into<Option<Scheduling>>) -> String {
     let mut snapshot = world.snapshot();
     snapshot.scheduling = known.into();
@@ -122,7 +122,7 @@ fn what_another_job_of_that_name_left_is_told_from_what_others_made() {
     assert!(!is_left_over(&serde_json::from_str(r#"{"name": "w"}"#).unwrap(), &job));
 }
 
-/// The end of the name is what kube-controller-manager computes for the same uid.
+/// The suffix equals the one that kube-controller-manager computes for the same UID.
 #[test]
 fn names_are_those_of_upstream() {
     let mut train = job("train").indexed(3, 3);

@@ -1,4 +1,4 @@
-//! Failures limited per index.
+//! Tests of failures limited per index.
 
 use serde_json::json;
 
