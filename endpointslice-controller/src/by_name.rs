@@ -126,7 +126,7 @@ impl<T: Named + Clone> ByName<T> {
         Arc::make_mut(&mut self.parts)[at] = part;
     }
 
-    /// The position of the first part that does not end before a name.
+    /// Returns the index of the first part whose last name is not less than `name`.
     fn part_of(&self, name: &str) -> usize {
         let ends_before = |part: &Arc<[T]>| part.last().is_some_and(|last| last.name() < name);
         // Fast path: entries are usually inserted in order.

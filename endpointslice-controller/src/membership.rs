@@ -110,7 +110,7 @@ impl Membership {
         namespace.add_service(&meta.name, selector, &mut self.work);
     }
 
-    /// Takes a Service out.
+    /// Removes a Service, if the index contains it.
     pub fn remove_service(&mut self, namespace: &Text, name: &str) {
         if let Some(known) = self.namespaces.get_mut(namespace) {
             known.remove_service(name);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn adjacent_runs_become_one() {
+    fn adjacent_intervals_are_joined() {
         assert_eq!(IndexSet::parse("0,1,2-4,5", 10).to_string(), "0-5");
     }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_name_indexes_as_go_reads_numbers() {
+    fn completion_indexes_are_parsed_as_go_parses_numbers() {
         for (text, want) in [
             ("0", Some(0)),
             ("007", Some(7)),
@@ -272,7 +272,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_absurd(text in "[0-9,+-]{0,40}", completions in 0u32..200) {
+        fn any_text_is_parsed_into_valid_indexes(text in "[0-9,+-]{0,40}", completions in 0u32..200) {
             let set = IndexSet::parse(&text, completions);
             prop_assert!(all(&set).iter().all(|i| *i < completions));
             prop_assert_eq!(IndexSet::parse(&set.to_string(), completions), set);

@@ -69,14 +69,14 @@ impl ControllerMetrics {
         let tracking = metrics.counter(
             "job_controller_terminated_pods_tracking_finalizer_total",
             Stability::Beta,
-            "Terminated Pods (phase Failed or Succeeded) that have the finalizer batch.kubernetes.io/job-tracking: that began (add) or ceased (delete) to be such",
+            "Terminated Pods (phase Failed or Succeeded) with the finalizer batch.kubernetes.io/job-tracking: added to (add) or removed from (delete) this group",
             &["event"],
         );
         Self {
             sync_duration: metrics.histogram(
                 "job_controller_job_sync_duration_seconds",
                 Stability::Stable,
-                "How long a sync of a Job took",
+                "Duration of a sync of a Job",
                 &["completion_mode", "result", "action"],
                 exponential_buckets(0.004, 2.0, 15),
             ),
@@ -107,7 +107,7 @@ impl ControllerMetrics {
             pods_creation: metrics.counter(
                 "job_controller_job_pods_creation_total",
                 Stability::Alpha,
-                "Pods created for Jobs, by why they were and whether it worked",
+                "Pods created for Jobs, by reason and result of the request",
                 &["reason", "status"],
             ),
             policy_actions: metrics.counter(
@@ -121,7 +121,7 @@ impl ControllerMetrics {
             external: metrics.counter(
                 "job_controller_jobs_by_external_controller_total",
                 Stability::Alpha,
-                "Jobs that somebody else manages, by spec.managedBy; beyond a few dozen managers: other",
+                "Jobs managed by another controller, by spec.managedBy; other beyond 32 managers",
                 &["controller_name"],
             ),
             managers: Arc::default(),
@@ -206,7 +206,7 @@ pub(crate) fn ttl_deletion_duration(metrics: &Metrics) -> Histogram {
     let duration = metrics.histogram(
         "ttl_after_finished_controller_job_deletion_duration_seconds",
         Stability::Alpha,
-        "How long after it was to be removed a finished Job was removed",
+        "Time from the end of a finished Job's time to live until its deletion",
         &[],
         exponential_buckets(0.1, 2.0, 14),
     );

@@ -78,7 +78,7 @@ impl Controller for TtlController {
         let key = snapshot.job.metadata.key();
         match note {
             Note::Ahead => {
-                tracing::warn!(logger = "ttl-after-finished", key = %key, "Found a Job that finished in the future; it is removed when its time has come");
+                tracing::warn!(logger = "ttl-after-finished", key = %key, "Found a Job that finished in the future; it is deleted after its time to live");
             }
             Note::Removed(late, finished) => {
                 self.deletion_duration.observe(late.as_secs_f64());

@@ -201,7 +201,7 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     };
     let pods_created = plan.as_ref().map_or(0, |(plan, _)| creates(plan));
     let bound = size * TOTAL_EACH_BYTE + pods_created * TOTAL_EACH_CREATE + TOTAL_BESIDES;
-    prop_assert!(total <= bound, "{total} bytes in all for {size} and {pods_created} Pods to create");
+    prop_assert!(total <= bound, "{total} bytes in total for {size} and {pods_created} Pods to create");
     if let Some((plan, explained)) = &plan {
         let held = ALLOCATOR.allocated() - before;
         prop_assert!(held <= size * EACH_BYTE / 2 + BESIDES, "{held} bytes for a plan about {size}");
@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn a_job_costs_what_it_and_its_pods_are_long(
+    fn the_cost_of_a_job_is_proportional_to_its_size(
         (valid, job) in any::<bool>().prop_flat_map(|valid| (Just(valid), job(valid))),
         pods in pods(),
     ) {

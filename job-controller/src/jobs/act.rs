@@ -30,7 +30,7 @@ use crate::objects::JOB_TRACKING;
 /// Sends the requests of a plan.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     // Comes first, because these Pods do not depend on whether the Job can be synced.
-    let why = "the Job is being deleted and does not count this Pod";
+    let why = "the terminating Job does not count this Pod";
     let untracked = untrack_all(plan.untrack_uncounted.iter().collect(), why, io).await;
     untracked.report_denied(io);
 

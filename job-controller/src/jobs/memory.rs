@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_job_that_is_forgotten() {
+    fn a_forgotten_job_leaves_no_memory() {
         let (memory, job) = (Memory::default(), Uid::new("job"));
         memory.change(&job, |remembered| {
             remembered.finished = true;

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_before_a_restart_are_recollected_from_counted_pods() {
+    fn failures_before_a_restart_are_reconstructed_from_counted_pods() {
         let pods = [
             failed("a", -30, &json!([])),
             failed("b", -10, &json!(null)),
@@ -241,12 +241,12 @@ mod tests {
         memory.still_tracked(&job, &[Uid::new("b")]);
         assert_eq!(shown(&job, &["a", "b", "c"]), uids(&["a", "c"]));
         assert_eq!(shown(&job, &["c"]), uids(&["c"]));
-        assert_eq!(shown(&job, &["a", "c"]), uids(&["c"]), "seen once is seen");
+        assert_eq!(shown(&job, &["a", "c"]), uids(&["c"]), "once shown, it is forgotten");
         assert_eq!(shown(&Uid::new("namesake"), &["c"]), uids(&[]));
     }
 
     #[test]
-    fn an_end_in_the_future_is_when_it_was_seen_first() {
+    fn an_end_in_the_future_counts_from_when_it_was_first_seen() {
         let (memory, job) = (Memory::default(), Uid::new("job"));
         let ends = |ahead: &[&str], now: i64, known: &[&str]| {
             let end = |name: &str| if ahead.contains(&name) { 1000 } else { -1000 };
@@ -262,6 +262,6 @@ mod tests {
         assert!(memory.is_empty());
         assert_eq!(ends(&["a"], 5, &["a", "b"]), [("a".to_owned(), 5)]);
         assert_eq!(ends(&["a", "b"], 7, &["a", "b"]), [("a".to_owned(), 5), ("b".to_owned(), 7)]);
-        assert_eq!(ends(&[], 9, &["a"]), [("a".to_owned(), 5)], "also when that time has come");
+        assert_eq!(ends(&[], 9, &["a"]), [("a".to_owned(), 5)], "also after that time");
     }
 }

@@ -67,7 +67,7 @@ impl fmt::Display for LeftAlone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finished => f.write_str("it has finished"),
-            Self::ManagedBy(by) => write!(f, "{by} manages it"),
+            Self::ManagedBy(by) => write!(f, "it is managed by {by}"),
             Self::UnknownCompletionMode => f.write_str("completion mode is unknown"),
             Self::Selector(problem) => write!(f, "{problem}"),
         }

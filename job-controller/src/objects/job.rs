@@ -60,9 +60,9 @@ pub struct Job {
     pub completions: Option<u32>,
     /// Indexed or not.
     pub mode: Mode,
-    /// The number of failures after which the Job fails, 6 by default.
+    /// The allowed number of failed Pods; one more makes the Job fail. 6 by default, unlimited with a limit per index.
     pub backoff_limit: i32,
-    /// The number of failures after which an index fails; `None` without such a limit.
+    /// The allowed number of failures of one index; one more makes the index fail. `None` without such a limit.
     pub backoff_limit_per_index: Option<u32>,
     /// The maximal number of failed indexes; `None` without a limit.
     pub max_failed_indexes: Option<u32>,
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_by_this_controller_is_managed_by_nobody_else() {
+    fn managed_by_this_controller_means_no_other_manager() {
         let mut value = bare();
         value["spec"]["managedBy"] = json!("kubernetes.io/job-controller");
         assert_eq!(read(&value).unwrap().managed_by, None);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_jobs_are_not_read() {
+    fn invalid_jobs_are_not_decoded() {
         for (field, value, error) in [
             ("parallelism", json!(-1), "spec.parallelism is -1"),
             ("completions", json!(3_000_000_000_u32), "spec.completions is 3000000000"),

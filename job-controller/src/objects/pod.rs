@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_read_as_far_as_it_matters() {
+    fn a_pod_is_reduced_to_the_fields_that_are_read() {
         let metadata = json!({"name": "j-x", "uid": "u", "finalizers": ["example.com/x", JOB_TRACKING],
             "annotations": {COMPLETION_INDEX: "7", INDEX_FAILURE_COUNT: "2", INDEX_IGNORED_FAILURE_COUNT: "99999999999", "big": "x"}});
         let status = json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_that_lie_are_none() {
+    fn invalid_indexes_are_ignored() {
         for text in ["", "x", "-1", "1.5", "0x1"] {
             let pod = pod(&json!({"name": "p", "annotations": {COMPLETION_INDEX: text}}), &json!({}), &json!({}));
             assert_eq!(pod.index, None, "{text}");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_end_when_their_last_container_does() {
+    fn pods_finish_with_their_last_container() {
         let created = json!({"name": "p", "creationTimestamp": at(0).to_string()});
         let sidecar = json!({"initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]});
         let unready = json!([{"type": "Ready", "status": "False", "lastTransitionTime": at(50).to_string()}]);

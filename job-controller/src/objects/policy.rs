@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_with_an_action_anybody_knows_decides() {
+    fn the_first_rule_with_a_known_action_decides() {
         let pod = failed(json!({"containerStatuses": [exited("c", 1)]}));
         let rule = |action: &str| json!({"action": action, "onExitCodes": {"operator": "In", "values": [1]}});
         let rules = json!([{"action": "Count"}, rule("Explode"), rule("Count"), rule("FailJob")]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn success_is_met_as_specified() {
+    fn success_rules_are_met_as_specified() {
         let met = |succeeded: &str, rules: Value| {
             let policy: SuccessPolicy = serde_json::from_str(&json!({ "rules": rules }).to_string()).unwrap();
             policy.met_by(&IndexSet::parse(succeeded, 10), 10)

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workload_is_of_the_job_it_refers_to() {
+    fn a_workload_is_indexed_by_the_job_it_refers_to() {
         let of = |reference: Value| {
             let json = json!({"metadata": {"name": "w", "namespace": "shop"},
                 "spec": {"controllerRef": reference, "podGroupTemplates": []}});
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_of_the_workload_it_refers_to() {
+    fn a_group_is_indexed_by_the_workload_it_refers_to() {
         let of = |reference: Value| {
             let json = json!({"metadata": {"name": "g", "namespace": "shop"},
                 "spec": {"podGroupTemplateRef": reference, "schedulingPolicy": {"basic": {}}}});

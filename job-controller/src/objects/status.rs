@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_written_as_null() {
+    fn absent_fields_are_written_as_null() {
         let written = serde_json::to_value(Status { ready: Some(0), ..Status::default() }).unwrap();
         assert_eq!(written["ready"], 0);
         assert_eq!(written["uncountedTerminatedPods"], json!({"succeeded": null, "failed": null}));

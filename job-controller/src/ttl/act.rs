@@ -48,7 +48,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 /// The cache may be stale: the time to live may have changed, or there may be a new Job with the same name.
 async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, Failed> {
     let Meta { namespace, name, .. } = &job.metadata;
-    let read = Request::get(JOBS, namespace, name).because("its time may have been changed");
+    let read = Request::get(JOBS, namespace, name).because("its time to live may have changed");
     let live = match io.send_and_read::<Job>(read).await {
         Ok(live) => live,
         Err(refusal) if refusal.class == Class::Gone => return Ok(Requeue::AsPlanned),
@@ -62,14 +62,14 @@ async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, Failed> {
         Plan::Wait { left, .. } => Ok(Requeue::After(left)),
         Plan::Nothing => Ok(Requeue::AsPlanned),
     };
-    io.deviate("the Job is another one, or its time to live was changed");
+    io.deviate("the Job was recreated, or its time to live has changed");
     instead
 }
 
 async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Result<Requeue, Failed> {
     // A change of the time to live in between changes the version, so that the precondition fails.
     let delete = Request { verb: Verb::Delete(Some("Foreground"), None), ..Request::delete(JOBS, &live.metadata) };
-    let removed = io.send(delete.doing("remove").because("its time is over")).await;
+    let removed = io.send(delete.doing("remove").because("its time to live has ended")).await;
     removed.map_err(|refusal| Failed::request("removing the finished Job", &refusal))?;
     io.note(Note::Removed(late, finish_time(live)));
     Ok(Requeue::AsPlanned)

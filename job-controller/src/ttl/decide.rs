@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_removed_when_its_time_is_over_and_not_before() {
+    fn a_job_is_deleted_after_its_time_to_live_and_not_before() {
         for (finish, ttl, now, plan) in [
             (0, 100, at(40), Plan::Wait { left: Duration::from_secs(60), is_ahead: false }),
             (0, 100, at(100), Plan::Remove { late: Duration::ZERO }),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn only_finished_jobs_with_a_time_that_are_not_going_are_removed() {
+    fn only_finished_jobs_with_a_time_to_live_are_deleted() {
         let done = json!([finished("Failed", 0)]);
         assert_eq!(fate(&with(json!(null), done.clone())), Fate::Stays);
         assert_eq!(fate(&with(json!(5), json!([]))), Fate::Stays);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_condition_that_says_so_counts() {
+    fn the_first_end_condition_counts() {
         let both = json!([finished("Complete", 7), finished("Failed", 3)]);
         assert_eq!(fate(&with(json!(0), both)), Fate::Expires(at(7)));
         let timeless = json!([{"type": "Complete", "status": "True"}]);

@@ -36,7 +36,7 @@ impl Explain for Plan {
     fn waiting(&self) -> Vec<String> {
         match self {
             Self::Nothing | Self::Remove { .. } => Vec::new(),
-            Self::Unknown => vec!["it is not known when the Job finished".to_owned()],
+            Self::Unknown => vec!["the status does not contain the finish time".to_owned()],
             Self::Wait { left, .. } => {
                 vec![format!("it is removed in {}", seconds(*left))]
             }

@@ -110,7 +110,7 @@ async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_absurd_job_backs_off_alone() {
+async fn an_invalid_job_backs_off_without_affecting_others() {
     let negative: Lie = |job| instead(job, "spec", "parallelism", &json!(77), json!(-77));
     let text: Lie = |job| instead(job, "spec", "parallelism", &json!(77), json!("many"));
     let limit: Lie = |job| instead(job, "spec", "backoffLimit", &json!(55), json!(-1));
@@ -128,7 +128,7 @@ async fn an_absurd_job_backs_off_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_an_older_server_runs_with_the_defaults_of_today() {
+async fn a_job_of_an_older_server_runs_with_current_defaults() {
     let old: [Lie; 5] = [
         |job| without(job, "spec", "completionMode"),
         |job| without(job, "spec", "suspend"),
@@ -141,7 +141,7 @@ async fn a_job_of_an_older_server_runs_with_the_defaults_of_today() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_a_newer_version_is_left_alone_and_says_so() {
+async fn a_job_with_an_unknown_completion_mode_is_left_alone_and_reported() {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
     let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_job_of_a_newer_version_is_left_alone_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_whose_index_lies_count_for_nothing() {
+async fn pods_with_an_invalid_index_are_not_counted() {
     for lie in ["7", "-1", "one", ""] {
         for phase in ["Succeeded", "Failed", "Running"] {
             let world = World::new().await;
@@ -234,7 +234,7 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_ended_before_its_job_began_is_counted_and_delays_nothing() {
+async fn a_pod_that_finished_before_its_job_started_is_counted_and_delays_nothing() {
     for job in delaying() {
         let world = World::new().await;
         world.apply(job).await;
@@ -264,7 +264,7 @@ async fn a_clock_set_back_does_not_keep_a_job_from_completing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_goes_away_gets_no_pods_and_no_complaints() {
+async fn a_terminating_namespace_gets_no_pods_and_no_events() {
     let filter = Arc::new(|request: &Request<Bytes>| {
         let creates = request.method() == http::Method::POST && request.uri().path().ends_with("/pods");
         creates.then(|| {
@@ -281,7 +281,7 @@ async fn a_namespace_that_goes_away_gets_no_pods_and_no_complaints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_may_not_be_removed_stays_named() {
+async fn a_pod_whose_finalizer_cannot_be_removed_stays_listed() {
     let filter = Arc::new(|request: &Request<Bytes>| {
         let patches = request.method() == http::Method::PATCH && request.uri().path().contains("/pods/");
         patches.then(|| {

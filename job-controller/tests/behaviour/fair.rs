@@ -36,11 +36,11 @@ async fn time_needed(greedy: bool) -> Duration {
             return took;
         }
     }
-    panic!("the ordinary ones do not get there");
+    panic!("the ordinary Jobs do not get their Pods");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_two_thousand_million_pods_costs_others_nothing() {
+async fn a_job_with_two_billion_pods_does_not_delay_others() {
     let (alone, beside) = (time_needed(false).await, time_needed(true).await);
     // One of five workers is busy with the large Job, and the others are not affected.
     assert!(beside <= alone * 3 / 2 + Duration::from_millis(500), "{alone:?} alone, {beside:?} beside it");

@@ -199,7 +199,7 @@ async fn every_recorded_state_is_taken_over() {
             world.wait(40).await;
             let pods = world.pods().await;
             assert_eq!(counts(&world.get(JOBS, job).await), expected.counts, "{what}");
-            assert_eq!(pods.len(), expected.pods, "{what}: no Pod too many");
+            assert_eq!(pods.len(), expected.pods, "{what}: no extra Pod");
             assert!(stay.iter().all(|old| pods.iter().any(|pod| name(pod) == *old)), "{what}: no Pod was restarted");
             assert!(pods.iter().all(|pod| finalizers(pod).is_empty()), "{what}");
             assert_eq!(world.asked("delete", "pods"), expected.deletes as u64, "{what}");
@@ -234,7 +234,7 @@ async fn a_running_job_is_taken_over_without_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_no_longer_leads_writes_nothing_more() {
+async fn a_deposed_leader_writes_nothing_more() {
     let world = World::new().await;
     let slow = sandbox::Rule::new(sandbox::Action::Latency(std::time::Duration::from_millis(10)));
     world.sandbox.faults().add(slow.identity(ME).verb("create"));

@@ -66,7 +66,7 @@ async fn failures_are_limited_per_index() {
     world.wait(5).await;
     let status = world.status("sum").await;
     assert_eq!((&status["completedIndexes"], &status["failedIndexes"]), (&json!("0,2,3"), &json!("")));
-    assert_eq!(status.get("failed"), None, "the failed Pod is kept until its replacement is there");
+    assert_eq!(status.get("failed"), None, "the failed Pod is kept until its replacement exists");
     world.wait(30).await;
     let status = world.status("sum").await;
     assert_eq!(

@@ -41,7 +41,7 @@ fn has(status: &Value, kind: &str) -> bool {
 pub(crate) fn check(world: &World) {
     if let Some(loops) = world.loops.as_ref().filter(|_| !world.is_filtered()) {
         let text = loops.metrics().prometheus();
-        assert!(!text.contains(r#"error="invalid""#), "the server's rules were broken:\n{text}");
+        assert!(!text.contains(r#"error="invalid""#), "the server rejected a request as invalid:\n{text}");
     }
     let mut jobs: BTreeMap<String, Tally> = BTreeMap::new();
     let mut pods: BTreeMap<String, (String, Value)> = BTreeMap::new();
@@ -88,7 +88,7 @@ fn check_status(tally: &mut Tally, before: &Value, job: &Value) {
             assert_eq!(tally.counted.insert(uid.clone(), field), None, "{uid} is counted twice");
         }
         for uid in named {
-            assert!(!tally.counted.contains_key(uid), "{uid} is named again");
+            assert!(!tally.counted.contains_key(uid), "{uid} is listed again");
         }
         if field == "failed" || !indexed {
             let grown = number(status, field) - number(before, field);

@@ -122,7 +122,7 @@ impl World {
                 return;
             }
         }
-        panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
+        panic!("the loops do not settle: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
     /// Resets the counts of requests and writes.

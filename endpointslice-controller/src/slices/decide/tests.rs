@@ -97,7 +97,7 @@ fn a_slice_without_endpoints_is_deleted_or_kept_as_placeholder() {
     empty.ports = Arc::default();
     world.slices = vec![Arc::new(empty.clone())];
     assert!(decide(&world).writes[0].is_empty());
-    // A slice of a deleted Service with the same name is left to the garbage collector, and is no placeholder.
+    // A slice that the Service does not own is no placeholder: it is deleted, and a new slice is created.
     empty.metadata.owners = vec![].into();
     world.slices = vec![Arc::new(empty)];
     assert_eq!(sizes(&decide(&world).writes[0]), (vec![0], vec![], vec!["a".to_owned()]));

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_its_template_its_owner_and_the_finalizer() {
+    fn a_pod_has_its_template_its_owner_and_the_finalizer() {
         let bodies = bodies(|job| {
             job["spec"]["template"] = json!({
                 "metadata": {"labels": {"app": "sum"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_without_labels_or_with_absurd_parts_makes_no_pod() {
+    fn a_template_without_labels_or_with_invalid_parts_is_an_error() {
         let without = bodies(|job| job["spec"]["template"]["metadata"]["labels"] = json!({}));
         assert_eq!(without.err().unwrap(), "no labels");
         for (path, value) in [

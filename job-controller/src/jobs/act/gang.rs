@@ -99,7 +99,7 @@ fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option
         let reference = json!({"workload": {"workloadName": of.name, "podGroupTemplateName": template}});
         json!({"podGroupTemplateRef": reference, "schedulingPolicy": scheduling_policy})
     };
-    // A plain owner reference records the origin, because the Workload may be deleted before the group.
+    // A plain owner reference, without `blockOwnerDeletion`, because the Workload may be deleted before the group.
     let origin = OwnerRef {
         api_version: Text::new(&WORKLOADS.api_version()),
         kind: Text::new(WORKLOADS.kind),

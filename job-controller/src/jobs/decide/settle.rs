@@ -50,7 +50,7 @@ pub fn conclude(
     let end = end.filter(|end| finish(job, &mut status, end, managed.terminating, now)).cloned();
     let reason = match &end {
         Some(end) => Some(format!("{} ({})", end.terminal(), end.reason)),
-        None => counts.then(|| "it counts Pods whose finalizers are gone".to_owned()),
+        None => counts.then(|| "Pods without finalizers are counted".to_owned()),
     };
     let surplus = |wanted: u32| i64::from(status.succeeded) > i64::from(wanted);
     let is_success = end.as_ref().is_some_and(|end| end.verdict == Verdict::Success);

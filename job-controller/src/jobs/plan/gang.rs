@@ -24,7 +24,7 @@ pub enum Gang {
 pub enum Ordinary {
     /// The Job has been started, and there is no Workload.
     Started,
-    /// The number of Workloads that refer to the Job is not one.
+    /// Several Workloads refer to the Job: this number.
     Workloads(usize),
     /// The object of this kind and name is not controlled by the Job.
     Foreign(&'static str, Text),

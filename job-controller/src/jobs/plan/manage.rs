@@ -139,8 +139,8 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Self::Ends => "the Job ends",
             Self::Suspended => "the Job is suspended",
-            Self::NoIndex => "it names no index of this Job",
-            Self::SameIndex => "another Pod works on its index",
+            Self::NoIndex => "it has no valid index of this Job",
+            Self::SameIndex => "another Pod has the same index",
             Self::Surplus => "there are too many Pods",
         })
     }
