@@ -84,7 +84,7 @@ use common::{
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate =
     FeatureGate::locked("PreferSameTrafficDistribution", "Services may prefer endpoints of the same zone or node");
 
-/// The loops of this crate, in the order in which they start.
+/// Definitions of the loops that the binary runs: slices, mirrored slices and Endpoints.
 pub const LOOPS: &[LoopDefinition] =
     &[slices::ENDPOINT_SLICE, mirroring::ENDPOINT_SLICE_MIRRORING, endpoints::ENDPOINTS_LOOP];
 

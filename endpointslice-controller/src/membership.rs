@@ -157,7 +157,8 @@ impl Membership {
         services
     }
 
-    /// Returns the Pods of a Service with this selector, sorted by name; `None` until the index contains the Service with it.
+    /// Returns the Pods of a Service with this selector, sorted by name; `None` until the index contains this selector of the
+    /// Service.
     ///
     /// # Errors
     /// Fails if a selected Pod cannot be decoded, because endpoints without it would be wrong.

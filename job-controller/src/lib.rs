@@ -87,7 +87,7 @@ pub const JOB: LoopDefinition =
 /// Name and metric label of the loop that deletes finished Jobs.
 pub const TTL_AFTER_FINISHED: LoopDefinition =
     LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", ttl::start);
-/// The loops of this crate, in the order in which they start.
+/// Definitions of the loops that the binary runs: Jobs, and the deletion of finished Jobs.
 pub const LOOPS: &[LoopDefinition] = &[JOB, TTL_AFTER_FINISHED];
 
 /// Name, flags, gates and loops of the binary.

@@ -1,8 +1,8 @@
 //! The ports of a Service: their numbers on each Pod, and the match with the ports of a slice.
 //!
-//! A Service can have ten thousand ports, and a named port can have another number on each Pod. So only the numbers of the named
-//! ports distinguish Pods, which are at most as many as the ports of the Pod. The full list of ports is built only for new
-//! slices.
+//! A Service can have ten thousand ports, and a named port can have another number on each Pod. Therefore Pods are compared by
+//! the numbers of their named ports only; a Pod has at most as many of these as it has ports. The full list of ports is built
+//! only for new slices.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -59,7 +59,7 @@ fn fixed_number(port: &ServicePort) -> i32 {
 }
 
 impl<'a> ServicePorts<'a> {
-    /// Indexes the ports of a Service.
+    /// Builds the index of a Service's ports.
     pub fn new(service: &'a Service) -> Self {
         let ports = &*service.spec.ports;
         let targets: BTreeSet<(&str, &str)> = ports.iter().filter_map(target).collect();

@@ -1,4 +1,4 @@
-//! Tests of hints.
+//! Tests of topology hints, for zones and nodes.
 
 use serde_json::{Value, json};
 

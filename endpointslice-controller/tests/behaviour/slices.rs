@@ -1,4 +1,4 @@
-//! Tests of the slice of each endpoint.
+//! Tests of the assignment of endpoints to slices.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};

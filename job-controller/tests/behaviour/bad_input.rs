@@ -39,8 +39,8 @@ fn without(job: &mut Value, section: &str, field: &str) -> bool {
 /// Changes the Job `bad` wherever it occurs in an answer.
 fn lie(value: &mut Value, lies: &[(Lie, AtomicUsize)]) {
     if value["metadata"]["name"] == "bad" && value["spec"]["template"].is_object() {
-        for (lie, told) in lies {
-            told.fetch_add(usize::from(lie(value)), Ordering::Relaxed);
+        for (lie, times) in lies {
+            times.fetch_add(usize::from(lie(value)), Ordering::Relaxed);
         }
         return;
     }
@@ -59,7 +59,7 @@ fn lies(all: &[Lie]) -> Lies {
 }
 
 fn all_told(lies: &Lies) -> bool {
-    lies.iter().all(|(_, told)| told.load(Ordering::Relaxed) > 0)
+    lies.iter().all(|(_, times)| times.load(Ordering::Relaxed) > 0)
 }
 
 /// A client of a server that changes objects in its answers.
@@ -103,10 +103,10 @@ async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
     let loops = Loops::start(&lying(&sandbox, &lies), &clock, Settings::new(), job_controller::LOOPS);
     clock.sleep(std::time::Duration::from_mins(1)).await;
     assert!(all_told(&lies), "{lies:?}");
-    let told = loops.explain(Some("shop/bad"))[0].clone();
+    let shown = loops.explain(Some("shop/bad"))[0].clone();
     let pods = sandbox.list("pods", Some(NS)).await.unwrap();
     let of = |job: &str| pods.iter().filter(|p| name(p).starts_with(job)).cloned().collect();
-    (told, of("bad"), of("good"))
+    (shown, of("bad"), of("good"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,11 +119,11 @@ async fn an_invalid_job_backs_off_without_affecting_others() {
     {
         let bad =
             job_with("bad", &[], json!({"parallelism": 77, "backoffLimit": 55, "podReplacementPolicy": "Failed"}));
-        let (told, bad, good) = told(&[lie], bad).await;
-        assert_eq!((told["state"].as_str(), bad.len(), good.len()), (Some("failing"), 0, 2), "{error}: {told}");
-        assert!(told["waiting"][0].as_str().unwrap().contains(error), "{error}: {told}");
-        let failures = told["lastError"]["failures"].as_u64().unwrap();
-        assert!((5..=7).contains(&failures), "{told}");
+        let (shown, bad, good) = told(&[lie], bad).await;
+        assert_eq!((shown["state"].as_str(), bad.len(), good.len()), (Some("failing"), 0, 2), "{error}: {shown}");
+        assert!(shown["waiting"][0].as_str().unwrap().contains(error), "{error}: {shown}");
+        let failures = shown["lastError"]["failures"].as_u64().unwrap();
+        assert!((5..=7).contains(&failures), "{shown}");
     }
 }
 
@@ -136,8 +136,8 @@ async fn a_job_of_an_older_server_runs_with_current_defaults() {
         |job| without(job, "spec", "backoffLimit"),
         |job| without(job, "status", "uncountedTerminatedPods"),
     ];
-    let (told, bad, good) = told(&old, job("bad", &[])).await;
-    assert_eq!((told["state"].as_str(), bad.len(), good.len()), (Some("settled"), 1, 2), "{told}");
+    let (shown, bad, good) = told(&old, job("bad", &[])).await;
+    assert_eq!((shown["state"].as_str(), bad.len(), good.len()), (Some("settled"), 1, 2), "{shown}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,8 +215,8 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
             world.poke("sum").await;
             world.wait(6).await;
             assert!(world.written().is_empty() && world.active().await.is_empty(), "{ahead}: it waits");
-            let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
-            assert!(told.contains("1 Pods are missing, the next is created in "), "{told}");
+            let shown = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
+            assert!(shown.contains("1 Pods are missing, the next is created in "), "{shown}");
             world.wait(5).await;
             assert_eq!(world.status("sum").await["active"], 1, "{ahead}");
             world.wait(2).await;
@@ -302,7 +302,7 @@ async fn a_pod_whose_finalizer_cannot_be_removed_stays_listed() {
         (None, 1)
     );
     assert_eq!(finalizers(&world.pods().await[0]), [FINALIZER]);
-    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0].clone();
-    assert!(told["lastError"]["error"].as_str().unwrap().contains("pod updates may not change fields"), "{told}");
+    let shown = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0].clone();
+    assert!(shown["lastError"]["error"].as_str().unwrap().contains("pod updates may not change fields"), "{shown}");
     oracle::check(&world);
 }

@@ -1,4 +1,4 @@
-//! Conditions for the end of a Job, and deletions of Jobs.
+//! Tests of when a Job ends, and of deleted Jobs.
 
 use std::sync::{
     Arc,

@@ -14,8 +14,8 @@ use crate::{
 
 /// A Pod that should have an endpoint of one address type.
 ///
-/// It is compared with the existing endpoint field by field, without building another endpoint, because most endpoints of a large
-/// Service need no change.
+/// A candidate is compared with the existing endpoint field by field, without building another endpoint, because most endpoints
+/// of a large Service need no change.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     pod: &'a Pod,
