@@ -332,8 +332,8 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     assert_eq!(world.asked("patch", "pods"), 3 * syncs);
     assert!((3..=14).contains(&syncs), "it backs off: {syncs}");
     let events = world.sandbox.list("events", Some(NS)).await.unwrap();
-    let explained: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
-    let [event] = explained[..] else { panic!("{events:#?}") };
+    let reported: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
+    let [event] = reported[..] else { panic!("{events:#?}") };
     let message = event["message"].as_str().unwrap();
     assert!(message.starts_with("Error: cannot adopt Pod shop/") && message.contains("is forbidden: "), "{message}");
     assert!(message.ends_with(" (and 2 more)"), "{message}");
