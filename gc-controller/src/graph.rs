@@ -6,7 +6,7 @@
 //!   depend only on the graph.
 //! - The graph is the only memory of what monitors have seen. Nodes are small: kinds, namespaces and lists of owners are shared,
 //!   and a single dependent is stored inline.
-//! - A change costs time proportional to the number of owners of its object. Only the begin or the end of the deletion of an
+//! - A change costs time proportional to the number of owners of its object. Only the start or the end of the deletion of an
 //!   owner costs more: it visits the dependents of the owner once.
 //!
 //! Upstream: `pkg/controller/garbagecollector`, `graph_builder.go` and `graph.go`.

@@ -33,7 +33,7 @@ impl ControllerMetrics {
             sync_errors: sync_errors.with(&[]),
             changes: metrics.queue("garbage_collector_graph_changes"),
             failing: gauge("nonet_gc_resource_failing", fails, &["group", "resource"]),
-            nodes: gauge("nonet_gc_graph_nodes", "Objects in the graph of owners, including objects that only owner references name", &[]).with(&[]),
+            nodes: gauge("nonet_gc_graph_nodes", "Objects in the graph of owners", &[]).with(&[]),
             parked: gauge("nonet_gc_objects_parked", waits, &[]).with(&[]),
         }
     }

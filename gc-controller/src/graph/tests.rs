@@ -148,7 +148,7 @@ fn a_released_dependent_leaves_its_owner_and_enqueues_a_blocked_owner() {
 
 /// Number of node reads from the start of a foreground deletion of an owner until the last of its `dependents` is deleted, with
 /// every [`Work::Judge`](super::Work::Judge) executed.
-fn reads_for_a_foreground_deletion_of(dependents: usize) -> u64 {
+fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     let mut w = World::default();
     let o = thing("o");
     w.put(&o);
@@ -173,7 +173,7 @@ fn reads_for_a_foreground_deletion_of(dependents: usize) -> u64 {
 
 #[test]
 fn the_cost_of_a_foreground_deletion_is_linear_in_the_dependents() {
-    let (some, twice) = (reads_for_a_foreground_deletion_of(1000), reads_for_a_foreground_deletion_of(2000));
+    let (some, twice) = (looks_for_a_foreground_deletion_of(1000), looks_for_a_foreground_deletion_of(2000));
     assert!(twice < 3 * some, "{some} reads of nodes for 1000 dependents, {twice} for 2000");
     assert!(some < 40 * 1000, "{some} reads of nodes for 1000 dependents");
 }
