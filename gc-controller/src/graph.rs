@@ -72,7 +72,7 @@ pub enum Work {
 pub struct WrongNamespace {
     /// The object with the reference.
     pub dependent: Identity,
-    /// Kind of the dependent.
+    /// Group, version and kind of the dependent.
     pub kind: Kind,
     /// The reference to an owner in another namespace.
     pub reference: OwnerRef,

@@ -56,7 +56,7 @@ const WHOLE: [(&str, &str); 4] =
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
 /// Number of consecutive failures after which a resource may count as broken.
 const LASTING: u32 = 3;
-/// Period of the check for broken resources while an object waits for them.
+/// Period of the check for broken resources while an object waits until all objects are known.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Pause between attempts until discovery has succeeded once.
 const FIRST_RETRY: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Parked objects: they wait until a kind is served or until all objects of a kind are known, which no event of their own
-//! reports.
+//! Parked objects. Each waits until a kind is served or until all objects of a kind are known. No event of the object itself
+//! reports this.
 //!
 //! A parked object costs nothing while it waits: the periodic check visits conditions, not objects.
 

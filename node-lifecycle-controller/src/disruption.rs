@@ -88,7 +88,7 @@ impl ZoneLimits {
 /// New state and rate of a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ZoneChange {
-    /// The new state.
+    /// State after the pass.
     pub(crate) state: ZoneState,
     /// The new tainting rate in nodes per second.
     pub(crate) rate: f32,

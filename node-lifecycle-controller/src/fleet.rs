@@ -201,7 +201,7 @@ impl Fleet {
         self.records.get(name).is_some_and(|record| record.lease != Some(renewal))
     }
 
-    /// Number of nodes.
+    /// Number of nodes in the cluster.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
@@ -291,7 +291,7 @@ impl Fleet {
         self.zones.iter().filter_map(waiting).collect()
     }
 
-    /// Time until a node counts as silent; `None` if it is silent.
+    /// Time until a node counts as silent; `None` if it is already silent.
     fn silent_in(&self, record: &Record, now: Instant) -> Option<Duration> {
         self.silent_after(record, record.patient_since(), now)
     }
@@ -309,7 +309,7 @@ impl Fleet {
         self.schedule.touch(name);
     }
 
-    /// Moves a node whose turn could not be used behind the other waiting nodes of its zone. Does nothing if the node no longer
+    /// Moves a node that could not be tainted behind the other waiting nodes of its zone. Does nothing if the node no longer
     /// waits, because it has recovered meanwhile.
     pub(crate) fn postpone(&mut self, name: &Name, now: Instant) {
         let Some(record) = self.records.get_mut(name).filter(|record| record.waits.is_some()) else { return };
@@ -345,8 +345,8 @@ impl Fleet {
         }
     }
 
-    /// Whether a node may be tainted, by the current states of its zone and of all zones, which may have changed since its turn
-    /// came.
+    /// Whether a node may be tainted, by the current states of its zone and of all zones, which may have changed since the node
+    /// was chosen.
     pub(crate) fn may_be_tainted(&self, name: &str, now: Instant) -> bool {
         let Some(record) = self.records.get(name).filter(|_| self.sight.since(now).is_some()) else { return false };
         let (changes, disruption) = transition(&self.zones.standings(), self.was_total, &self.zones.limits);

@@ -24,7 +24,7 @@ impl Limiter {
         self.rate > 0.0 && self.next <= now
     }
 
-    /// Takes the token.
+    /// Takes the token, so that the next one is available after a full period.
     pub(crate) fn take(&mut self, now: Instant) {
         self.next = self.after(now);
     }

@@ -393,7 +393,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a reference contradicts the known identity of its owner, and the Event to record about that.
+    /// Returns whether a reference contradicts the known identity of its owner, and the Event to record about the contradiction.
     pub(super) fn doubt(
         &self,
         owner: NodeId,
@@ -412,8 +412,8 @@ impl Graph {
         (other_place || unsure, None)
     }
 
-    /// Returns the other identities that dependents claim for the owner at `identity`, in the order of their lookups: the ones
-    /// that sort after `identity` first, then the ones before it.
+    /// Returns the other identities that dependents claim for the owner at `identity`, in the order of their lookups: first those
+    /// that sort after `identity`, then those that sort before.
     fn claimed(&self, mismatching: &[NodeId], identity: &Identity) -> Vec<Identity> {
         let mut claimed = Vec::new();
         for id in mismatching {

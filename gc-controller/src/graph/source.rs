@@ -4,7 +4,7 @@ use common::map::HashMap;
 
 use super::{KindId, slab::NodeId};
 
-/// A monitor: the kind of its objects, and a number that is never reused.
+/// A monitor: the kind of its objects, and a number that no other monitor gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Kind of the objects that the monitor sees.

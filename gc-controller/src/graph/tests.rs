@@ -51,7 +51,7 @@ fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
     w.put(&thing("bad").owner_as("Secret", "a", "u", false));
     w.put(&thing("good").owner_as("ConfigMap", "a", "u", false));
     assert_eq!(w.put(&thing("a").uid("u")), ["judge bad", "forget u"]);
-    // The server's answer about the claimed location says nothing about the object.
+    // The answer of the server concerns the claimed location, not the object.
     let claimed = w.identity("Secret", "ns", "a", "u");
     assert_eq!(w.absent(&claimed), ["judge bad"]);
     assert!(w.graph.node(&Uid::new("u")).is_some());

@@ -4,7 +4,7 @@ use super::{Graph, Node, Work, node::Flags, slab::NodeId};
 
 impl Graph {
     /// Adds the work for the nodes of one block of the graph; returns false if there is no such block. Blocks are small, so the
-    /// lock on the graph can be released between two of them.
+    /// lock on the graph can be released between two blocks.
     pub fn todo(&self, part: usize, out: &mut Vec<Work>) -> bool {
         let Some(nodes) = self.nodes.part(part) else { return false };
         for (id, node) in nodes {

@@ -1,4 +1,4 @@
-//! Removal of a finalizer.
+//! Removes a finalizer from a terminating object, with retries after conflicts.
 
 use std::time::Duration;
 

@@ -127,7 +127,7 @@ impl<'de> Deserialize<'de> for LivePod {
     }
 }
 
-/// The deletion of one Pod.
+/// State of one Pod's deletion during a sync.
 struct Deletion<'a> {
     snapshot: &'a Snapshot,
     /// Reason of the deletion, based on the cache.

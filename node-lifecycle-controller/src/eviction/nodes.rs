@@ -22,7 +22,7 @@ pub(crate) enum View {
 /// The recent reads, shared by the syncs and the handlers.
 pub(super) type NodeViews = Arc<Mutex<Nodes>>;
 
-/// A read of a node.
+/// A started or completed read of a node.
 struct Read {
     /// The Pod whose sync reads the node. A sync reads one node at a time, so the Pod identifies the read.
     pod: Key,

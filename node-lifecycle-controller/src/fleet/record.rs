@@ -25,7 +25,7 @@ pub(super) struct Record {
     pub(super) lease: Option<Renewal>,
     /// Deadline of the node in the schedule.
     pub(super) due: Option<Instant>,
-    /// Time since which the node waits for a taint.
+    /// Start of the wait for a taint; `None` if the node does not wait.
     pub(super) waits: Option<Instant>,
     /// Whether a pass has reported that the node was added.
     pub(super) is_announced: bool,

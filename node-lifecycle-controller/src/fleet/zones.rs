@@ -25,7 +25,7 @@ pub(super) struct Zone {
     excluded: usize,
     state: ZoneState,
     pub(super) limiter: Limiter,
-    /// Nodes that wait for a taint, ordered by the time since which they wait.
+    /// Nodes that wait for a taint, ordered by the start of their wait.
     pub(super) waiting: BTreeSet<(Instant, Name)>,
     /// Whether a pass has reported the zone.
     is_reported: bool,
@@ -146,7 +146,7 @@ impl Zones {
         }
     }
 
-    /// Takes the token of a zone.
+    /// Takes the token of a zone's limiter.
     pub(crate) fn spend(&mut self, zone: &Text, now: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.limiter.take(now);

@@ -93,7 +93,7 @@ pub(crate) struct Plan {
     pub(crate) is_partial: bool,
     /// Number of Pods that have ended.
     pub(crate) ended_count: usize,
-    /// The configured limits.
+    /// Threshold and periods from flags and tunes.
     pub(crate) limits: Limits,
 }
 

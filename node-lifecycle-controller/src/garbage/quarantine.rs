@@ -1,4 +1,4 @@
-//! Times since which nodes are missing.
+//! The time at which each missing node was first missed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

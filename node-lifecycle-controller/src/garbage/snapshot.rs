@@ -33,13 +33,13 @@ pub(crate) struct Snapshot {
     pub(crate) pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>>,
     /// The quarantine after the last pass.
     pub(crate) quarantine: Quarantine,
-    /// The configured limits.
+    /// Threshold and periods from flags and tunes.
     pub(crate) limits: Limits,
     /// Time of the pass.
     pub(crate) now: Instant,
 }
 
-/// The configured limits of a pass.
+/// Threshold and periods of a pass, from flags and tunes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Number of ended Pods that are kept; 0 or less keeps all.

@@ -13,9 +13,9 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-/// The resource of Nodes.
+/// Group, version and plural of Nodes in the API.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
-/// The resource of Leases.
+/// Group, version and plural of Leases in the API.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
 
@@ -33,7 +33,7 @@ const REGION: [&str; 2] = ["failure-domain.beta.kubernetes.io/region", "topology
 /// Labels with the zone of a node; the first one that exists counts, even if it is empty.
 const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
 
-/// Name of a node.
+/// `metadata.name` of a node; clones share the text.
 pub type Name = Arc<str>;
 
 /// `spec.renewTime` of a Lease; `None` if it is missing or unreadable.

@@ -136,7 +136,7 @@ impl Judged<'_> {
                 Standing::Dangling
             }
         };
-        // A forecast rejects impossible names without a request, too, so the results do not differ for them.
+        // A forecast rejects an impossible name without a request, just as the sync does, so there is no deviation to report.
         if standing != expected && place.can_exist() {
             let found = match standing {
                 Standing::Solid => "does not wait for its dependents",

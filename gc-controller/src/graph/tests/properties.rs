@@ -10,7 +10,7 @@ use crate::{
     world::{Thing, World, thing},
 };
 
-/// A change of one of a few objects.
+/// A change of a test object, named by its number.
 #[derive(Clone, Debug)]
 enum Step {
     /// A monitor sees the object with these owners and in this state.

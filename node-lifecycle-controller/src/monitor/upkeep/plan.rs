@@ -23,7 +23,7 @@ impl Plan {
         !self.taints.is_empty() || !self.labels.is_empty()
     }
 
-    /// Describes the changes.
+    /// Returns one line for each change.
     pub(crate) fn changes(&self) -> Vec<String> {
         let labels = self.labels.iter().map(|(key, value)| format!("set label {key} to {value}"));
         self.taints.lines().chain(labels).collect()

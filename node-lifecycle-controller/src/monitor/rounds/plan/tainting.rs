@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Chosen {
     /// The known state of the node.
     pub(crate) node: Arc<Node>,
-    /// Zone of the node.
+    /// Key of the node's zone.
     pub(crate) zone: Text,
     /// Cause by the known state; the live state decides in the end.
     pub(crate) cause: Cause,
