@@ -11,8 +11,8 @@
 //!
 //! ```text
 //! discovery.rs ──► monitors.rs ──► graph/ ──► queue ──► collector/ ──► place.rs ──► API server
-//! (what is         (metadata of     (pure graph    │                        ▲  (requests)   │
-//!  served)          every kind)      of owners)    └─────► orphans/ ────────┘               │
+//! (what is         (metadata of     (pure graph   │                        ▲  (requests)   │
+//!  served)          every kind)      of owners)   └─────► orphans/ ────────┘               │
 //!                                       ▲                                                  │
 //!                                       └──────────── there is no such object ◄────────────┘
 //! ```
