@@ -1,6 +1,7 @@
 //! The graph of owners: every object of the cluster by UID, with its owners and its dependents.
 //!
-//! - Each object has one node. A node is *virtual* while only owner references name the object and no monitor has seen it.
+//! - Each object has one node. A node is *virtual* while no active monitor has seen its object, for example if only owner
+//!   references name the object.
 //! - Changes arrive through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], and full sets through [`Graph::begin`],
 //!   [`Graph::include`] and [`Graph::complete`]. These methods report the work that follows ([`Work`]). They send no requests and
 //!   depend only on the graph.

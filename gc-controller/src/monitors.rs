@@ -60,8 +60,8 @@ const LASTING: u32 = 3;
 const AGAIN: Duration = Duration::from_secs(5);
 /// Pause between attempts until discovery has succeeded once.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// How long a new leader waits for its caches to reach the version of the last write of its predecessor. Objects beyond the
-/// caches are looked up.
+/// How long a new leader waits for its caches to reach the version of the last write of its predecessor. Objects that the caches
+/// do not contain yet are looked up.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 struct Monitor {

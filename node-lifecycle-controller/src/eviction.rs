@@ -4,8 +4,8 @@
 //! has a timer; the timer belongs to that Pod, not to its name. Before a Pod is deleted, its node and the Pod are read from the
 //! server and the decision is made again, so a stale cache cannot cause an eviction; the Pods of a node share one read of the
 //! node ([`nodes`]). No Pod is deleted for a taint of the node monitor while its node may be healthy ([`crate::heartbeats`]). A
-//! failed deletion is retried; upstream waits for the next event. A terminating Pod that has its condition is not changed any
-//! more.
+//! failed deletion is retried; upstream waits for the next event. A terminating Pod that already has the condition
+//! `DisruptionTarget` stays unchanged.
 //!
 //! Upstream: `pkg/controller/tainteviction`.
 

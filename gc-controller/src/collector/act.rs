@@ -1,7 +1,7 @@
 //! Executes a plan: looks up owners, then deletes the object, or changes its owner references or finalizers.
 //!
 //! A forecast expects the object to be as it is in the graph. It expects an owner to exist if the plan looks the owner up, and to
-//! wait for its dependents only if the graph says so.
+//! wait for its dependents only if it does so in the graph.
 
 mod judge;
 mod references;

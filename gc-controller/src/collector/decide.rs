@@ -7,7 +7,7 @@
 //!
 //! [`Plan::Delete`] is based on the metadata that monitors have seen, which may be stale. Two facts make it safe:
 //! - Every reference of the seen version names an object that is *known* not to exist: the server answered so, or a monitor saw
-//!   the deletion. UIDs are never reused, so a stale version of this fact is still true.
+//!   the deletion. UIDs are never reused, so this fact stays true, however stale the metadata is.
 //! - The DELETE carries the UID and the resourceVersion of the seen version. The server executes it only if the object still has
 //!   exactly this version, and therefore exactly these references. After any change, above all a new owner, the server answers
 //!   409, and the object is read and judged again.

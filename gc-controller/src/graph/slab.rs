@@ -11,7 +11,7 @@ use super::Node;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NodeId(pub(super) u32);
 
-/// Nodes in one block. The storage grows by whole blocks, so growth copies no nodes.
+/// Number of nodes in one block. The storage grows by whole blocks, so growth copies no nodes.
 const BLOCK: usize = 4096;
 
 /// Storage of nodes.

@@ -308,16 +308,16 @@ async fn denied_changes_of_references_are_reported_on_the_object_of_the_sync() {
     w.remove("b", "Orphan").await;
     w.wait(60).await;
     let events = w.sandbox.list("events", Some(NS)).await.unwrap();
-    let told = |name: &str| {
+    let messages = |name: &str| {
         let of = events.iter().filter(|event| event["involvedObject"]["name"] == name);
         of.map(|event| format!("{} {} {}", event["type"], event["reason"], event["message"])).collect::<Vec<_>>()
     };
     for name in ["kept", "b"] {
-        let told = told(name);
+        let messages = messages(name);
         let start = "\"Warning\" \"FailedUpdate\" \"Error: changing the owner references of";
         assert!(
-            told.iter().any(|event| event.starts_with(start) && event.contains("is forbidden")),
-            "{name}: {told:?}"
+            messages.iter().any(|event| event.starts_with(start) && event.contains("is forbidden")),
+            "{name}: {messages:?}"
         );
     }
     let tries = w.asked("patch", "configmaps");

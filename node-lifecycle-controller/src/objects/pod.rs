@@ -48,7 +48,7 @@ impl DisruptedSince {
         (self != Self::NEVER).then(|| Timestamp::from_second(self.0.into()).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
-    /// Whether this is a time.
+    /// Whether a time is set.
     pub fn is_some(self) -> bool {
         self != Self::NEVER
     }
