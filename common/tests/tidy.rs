@@ -255,7 +255,10 @@ fn deciding_code_is_pure() {
         }
     }
     // A sync awaits `io`; apart from that it is as pure as deciding code.
-    let syncs = controllers().into_iter().flat_map(|name| sources(&name)).filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
+    let syncs = controllers()
+        .into_iter()
+        .flat_map(|name| sources(&name))
+        .filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
     for path in syncs {
         for (number, line) in code(&path) {
             let line = line.replace("async ", "").replace(".await", "").replace("Io<", "");
