@@ -342,6 +342,7 @@ impl Api {
         if writes && !inner.gate.is_open() {
             return Err(Error::NotLeader);
         }
+        let in_flight = inner.pace.request();
         let exchange = async {
             let response = inner.client.send(request).await.map_err(Error::transport)?;
             let code = response.status().as_u16();
@@ -360,6 +361,7 @@ impl Api {
             attempt,
             watch: false,
         });
+        drop(in_flight);
         answer.and_then(|(_, read)| read)
     }
 

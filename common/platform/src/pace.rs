@@ -9,6 +9,8 @@
 //!
 //! - A request, a sync or the read of a full list is under way, or a key waits for a write of this process to appear in a cache:
 //!   the thread does not sleep, and an answer or an event is handled on arrival.
+//! - Many requests are in flight at the same time: the thread sleeps for a few milliseconds, so that the answers of some requests
+//!   and the events of their objects are handled together.
 //! - The last events caused a worker to do something: more such events may follow, and the thread does not sleep.
 //! - No event has arrived since the thread last waited: the thread does not sleep, and the first event after a quiet time is
 //!   handled on arrival.
@@ -29,6 +31,12 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
+/// Number of requests in flight from which the thread sleeps between answers. A group of that size keeps the server busy for longer
+/// than [`ANSWER_PERIOD`], and no single answer starts the next request.
+const MANY_REQUESTS: usize = 8;
+/// Longest sleep between the answers of many requests.
+const ANSWER_PERIOD: Duration = Duration::from_millis(4);
+
 /// Decides how long the thread of a process sleeps. Clones share their state. With the default, the thread never sleeps.
 #[derive(Clone, Debug, Default)]
 pub struct Pace(Option<Arc<State>>);
@@ -38,6 +46,8 @@ struct State {
     period: Duration,
     /// Number of [`Work`] guards that exist.
     works: AtomicUsize,
+    /// Number of requests in flight.
+    requests: AtomicUsize,
     /// Whether work of this process has begun or ended since the thread last waited.
     has_worked: AtomicBool,
     /// Whether a watch has received anything since the thread last waited.
@@ -54,6 +64,19 @@ impl Timer {
     /// Sets the time until which the queue has nothing to do.
     pub fn set(&self, due: Instant) {
         *self.0.lock() = Some(due);
+    }
+}
+
+/// Guard for a request in flight.
+#[derive(Debug)]
+#[must_use]
+pub struct InFlight(Pace);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(state) = &self.0.0 {
+            state.requests.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -92,6 +115,14 @@ impl Pace {
         Work(self.clone())
     }
 
+    /// Counts a request as in flight until the guard is dropped.
+    pub fn request(&self) -> InFlight {
+        if let Some(state) = &self.0 {
+            state.requests.fetch_add(1, Relaxed);
+        }
+        InFlight(self.clone())
+    }
+
     /// Records that a watch has received something.
     pub fn received(&self) {
         if let Some(state) = &self.0 {
@@ -124,7 +155,12 @@ impl Pace {
             }
         }
         let is_free = has_received && !has_worked && state.works.load(Relaxed) == 0;
-        if is_free && !is_due { rest } else { Duration::ZERO }
+        let has_many_requests = state.requests.load(Relaxed) >= MANY_REQUESTS;
+        match (is_due, is_free, has_many_requests) {
+            (false, true, _) => rest,
+            (false, false, true) => rest.min(ANSWER_PERIOD),
+            _ => Duration::ZERO,
+        }
     }
 }
 

@@ -107,6 +107,22 @@ fn an_own_event_among_foreign_events_waits_for_at_most_a_period_and_the_next_one
     assert_eq!((own[0].waited, own[1].waited), (ms(10), Duration::ZERO));
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "any instant will do: time is virtual")]
+fn a_thread_sleeps_shortly_between_the_answers_of_many_requests() {
+    let (pace, now) = (Pace::new(PERIOD), Instant::now());
+    let timer = pace.timer();
+    let _sync = pace.work();
+    let mut requests: Vec<_> = (0..MANY_REQUESTS).map(|_| pace.request()).collect();
+    assert_eq!(pace.rest(now), ANSWER_PERIOD);
+    timer.set(now + ms(1));
+    assert_eq!(pace.rest(now), ms(1), "a key is due before");
+    assert_eq!(pace.rest(now + ms(1)), Duration::ZERO, "the key is due");
+    requests.pop();
+    assert_eq!(pace.rest(now + ms(2)), Duration::ZERO, "an answer may start the next request");
+    assert_eq!(Pace::new(Duration::ZERO).rest(now), Duration::ZERO);
+}
+
 proptest! {
     #[test]
     fn no_arrival_waits_longer_than_allowed(
