@@ -16,7 +16,7 @@ pub(crate) struct Entry {
 }
 
 impl Default for Controllers {
-    /// Upstream's default, `*`.
+    /// Returns upstream's default, `*`.
     fn default() -> Self {
         Self::parse("*")
     }

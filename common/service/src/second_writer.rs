@@ -55,7 +55,7 @@ const ANNOUNCE_EVERY: Duration = Duration::from_hours(1);
 pub(crate) struct SecondWriterWatch {
     /// Client for the reads of this watch, with a user agent of its own.
     pub(crate) api: Api,
-    /// Open while this process leads.
+    /// Gate that is open while this process leads.
     pub(crate) gate: Gate,
     /// Status of the election; `None` without an election.
     pub(crate) election: Option<leader::Status>,
@@ -72,7 +72,7 @@ pub(crate) struct SecondWriterWatch {
 }
 
 impl SecondWriterWatch {
-    /// Runs until it is dropped.
+    /// Starts the search a minute after each start of a term. Runs until the future is dropped.
     pub(crate) async fn run(self, metrics: Metrics) {
         let findings = Mutex::new(Findings {
             metrics: SecondWriterMetrics::new(&metrics, self.loops.iter().map(|l| l.name).collect()),

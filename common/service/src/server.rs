@@ -244,7 +244,7 @@ pub fn start(settings: &Settings, state: &State, access: Option<Access>, clock: 
     if let Some(address) = settings.debug {
         let (listener, address) = listen(address, false)?;
         tasks.spawn(connections::accept(listener, plain));
-        tracing::info!(address = %address, "Serving locally without TLS");
+        tracing::info!(address = %address, "Serving without TLS for local use");
         debug = Some(address);
     }
     Ok(Server { secure, debug, _tasks: tasks })

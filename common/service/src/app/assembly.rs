@@ -147,7 +147,7 @@ pub struct Assembly {
     tasks: JoinSet<()>,
 }
 
-/// An election in progress.
+/// A running election with its handles.
 struct Campaign {
     stop: leader::Stop,
     status: leader::Status,
@@ -163,7 +163,7 @@ impl fmt::Debug for Assembly {
     }
 }
 
-/// Starts loops and their election as tasks.
+/// Starts the loops, their election and the watch for second writers as tasks.
 ///
 /// Must be called inside a tokio runtime.
 pub fn assemble(parts: Parts) -> Assembly {

@@ -130,9 +130,9 @@ impl ReviewOptions {
 
 /// Authenticates and authorizes requests.
 pub struct Access {
-    /// The cluster that answers `TokenReview`s.
+    /// Client of the cluster that answers `TokenReview`s.
     authentication: Api,
-    /// The cluster that answers `SubjectAccessReview`s.
+    /// Client of the cluster that answers `SubjectAccessReview`s.
     authorization: Api,
     options: ReviewOptions,
     budget: Budget,
