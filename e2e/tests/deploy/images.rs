@@ -188,8 +188,8 @@ fn digests_come_from_the_registry_in_the_form_that_is_set() {
     let printed = digests(&["registry.example/team", "v0.1.0", "gc-controller", "job-controller"]).unwrap();
     assert_eq!(printed, expected("gc-controller") + &expected("job-controller"));
     let missing = digests(&["registry.example/team", "v0.1.0"]).unwrap_err();
-    assert!(missing.contains("gives no registry.example/team/statefulset-controller:v0.1.0"), "{missing}");
-    assert!(digests(&["registry.example/team", "v0.1.0", "dc-controller"]).unwrap_err().contains("is no controller"));
+    assert!(missing.contains("returns no registry.example/team/statefulset-controller:v0.1.0"), "{missing}");
+    assert!(digests(&["registry.example/team", "v0.1.0", "dc-controller"]).unwrap_err().contains("is not a controller"));
 }
 
 #[test]
