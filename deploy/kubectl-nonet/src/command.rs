@@ -18,9 +18,9 @@ const CANNOT_BEGIN: u8 = 2;
 /// Text at the end of the help.
 const AFTER_HELP: &str = "\
 Status of a line:
-  ok       as it should be
+  ok       as expected
   info     worth knowing; nothing to do
-  warning  works now, and may not for long
+  warning  works now, but may fail later
   problem  does not work, or is dangerous
   unknown  could not be read, and does not count as ok; the line names the missing right
 
