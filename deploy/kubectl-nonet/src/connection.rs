@@ -46,7 +46,7 @@ impl Connection {
                 Config::from_custom_kubeconfig(file, &options).await.map_err(|why| refuse(&why))?
             }
             None if context.is_some() => Config::from_kubeconfig(&options).await.map_err(|why| refuse(&why))?,
-            // The error has two causes, the kubeconfig and the Pod's own credentials. The source is the one of the kubeconfig.
+            // The error combines errors of the kubeconfig and of the Pod's own credentials. Its source is the error of the kubeconfig.
             None => Config::infer().await.map_err(|why| refuse(why.source().unwrap_or(&why)))?,
         };
         config.connect_timeout = Some(timeout);

@@ -69,7 +69,7 @@ impl Unreadable {
 /// All facts that the check needs.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Namespaces with objects of Nonet; if there are none, the one that was searched. Never empty.
+    /// Namespaces with objects of Nonet. If there are none, the namespace that was searched. Never empty.
     pub namespaces: Vec<String>,
     /// `Err` if the caller may not list in all namespaces, so that only one namespace was searched.
     pub search: Read<()>,
@@ -77,7 +77,7 @@ pub struct Facts {
     pub clocks: Read<Times>,
     /// `gitVersion` of the API server, such as `v1.36.2`.
     pub server_version: Read<String>,
-    /// All Deployments of Nonet, those of shadows included.
+    /// All Deployments of Nonet, including shadows.
     pub deployments: Read<Vec<Deployment>>,
     /// All Pods of Nonet: of Deployments, static Pods and rescue Pods.
     pub pods: Read<Vec<Pod>>,

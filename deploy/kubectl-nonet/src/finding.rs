@@ -57,9 +57,9 @@ impl fmt::Display for Topic {
 /// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Severity.
+    /// Severity of the finding.
     pub status: Status,
-    /// Part of the check that made the finding.
+    /// Part of the check that made the finding; findings are grouped by it.
     pub topic: Topic,
     /// One or two sentences about the state of the cluster.
     pub found: String,

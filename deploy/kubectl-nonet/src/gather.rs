@@ -28,7 +28,7 @@ use crate::{
 
 /// Pause between two readings of a Lease, a little longer than the time between two renewals of a leader.
 const PAUSE: Duration = Duration::from_millis(2_600);
-/// Label selectors of the Pods of kube-controller-manager: first kubeadm's, then the one of kOps and Talos.
+/// Label selectors of the Pods of kube-controller-manager: the first on kubeadm, the second on kOps and Talos.
 const MANAGER_SELECTORS: [&str; 2] = ["component=kube-controller-manager", "k8s-app=kube-controller-manager"];
 const MANAGER_LEASE: &str = "kube-controller-manager";
 /// Most requests in flight for Leases, and for reviews.

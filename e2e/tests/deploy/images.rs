@@ -189,7 +189,9 @@ fn digests_come_from_the_registry_in_the_form_that_is_set() {
     assert_eq!(printed, expected("gc-controller") + &expected("job-controller"));
     let missing = digests(&["registry.example/team", "v0.1.0"]).unwrap_err();
     assert!(missing.contains("returns no registry.example/team/statefulset-controller:v0.1.0"), "{missing}");
-    assert!(digests(&["registry.example/team", "v0.1.0", "dc-controller"]).unwrap_err().contains("is not a controller"));
+    assert!(
+        digests(&["registry.example/team", "v0.1.0", "dc-controller"]).unwrap_err().contains("is not a controller")
+    );
 }
 
 #[test]

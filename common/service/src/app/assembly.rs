@@ -49,7 +49,7 @@ pub enum Leadership {
 }
 
 impl Leadership {
-    /// Returns the keeper, the gate and the record of writes: those of [`Self::Caller`], otherwise new ones.
+    /// Returns keeper, gate and record of writes, from [`Self::Caller`] or new.
     fn permission(&self, clock: &Clock) -> (Arc<Keeper>, Gate, Writes) {
         if let Self::Caller { keeper, gate, writes } = self {
             return (Arc::clone(keeper), gate.clone(), writes.clone());

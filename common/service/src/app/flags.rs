@@ -142,7 +142,7 @@ fn command(definition: &Definition) -> Command {
         .next_help_heading("API server")
         .args([
             file("kubeconfig", "Path of a kubeconfig; inside a cluster the Pod's own credentials are used"),
-            flag("master", "URL", "Address of the API server; overrides the one in the kubeconfig"),
+            flag("master", "URL", "Address of the API server; overrides the address in the kubeconfig"),
             number(
                 "kube-api-qps",
                 0,

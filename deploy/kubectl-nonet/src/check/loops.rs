@@ -1,4 +1,4 @@
-//! Compares the loops that kube-controller-manager runs with those of Nonet: each loop must have exactly one writer.
+//! Compares the loops that kube-controller-manager and Nonet run: each loop must have exactly one writer.
 
 mod built_in;
 
