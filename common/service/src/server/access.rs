@@ -42,7 +42,7 @@ const CACHE: usize = 1024;
 const TRUSTED: Duration = Duration::from_mins(10);
 /// Longest accepted path, in bytes. Longer paths are answered with 414.
 const PATH: usize = 1024;
-/// Path that every caller may read if it is open, and whose answer contains reasons only for callers with permission.
+/// Path with reasons in its answer. If the path is open, every caller may read it, but only callers with permission see reasons.
 const READINESS: &str = "/readyz";
 /// Timeout of one review.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -162,7 +162,7 @@ enum Denied {
 }
 
 impl Access {
-    /// Returns an access check over these two clients. Their gates must be open, because reviews are POSTs.
+    /// Returns a check that sends reviews to these two clients. Their gates must be open, because reviews are POSTs.
     pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
         let clock = authentication.clock();
         let secret = [clock.random_u64(), clock.random_u64()];

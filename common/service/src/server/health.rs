@@ -52,7 +52,7 @@ impl Health {
         self.checks.lock().push((name.to_owned(), Box::new(check)));
     }
 
-    /// Adds a remark to a check that passes, about a trouble that does not fail the check. `note` must not block.
+    /// Adds a remark to the output of a check that passes, about a problem that does not fail it. `note` must not block.
     pub fn note(&self, name: &str, note: impl Fn() -> Option<String> + Send + Sync + 'static) {
         self.notes.lock().push((name.to_owned(), Box::new(note)));
     }

@@ -30,7 +30,7 @@ use Kind::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, Version
 
 /// All accepted flags, with upstream's defaults. [`missing`] leaves out the flags that a program has itself.
 const ACCEPTED: &[(&str, Kind)] = &[
-    // Each controller runs as a process with credentials of its own.
+    // Each controller is a process with its own credentials.
     ("use-service-account-credentials", Switch(false)),
     ("emulated-version", Versions),
     ("min-compatibility-version", Versions),
