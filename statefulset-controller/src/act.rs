@@ -100,7 +100,8 @@ fn missing_labels(pod: &PodRef) -> Option<Value> {
     pod.is_unlabelled().then(|| body::identity(&pod.meta().name, pod.ordinal()))
 }
 
-/// Writes the revision of the template, and returns the revisions after that; `None` if the sync ends here.
+/// Writes the revision of the template, and returns the revisions after that. `None` if the set no longer exists or the process
+/// is shutting down: the sync then ends.
 async fn write_revision<'p>(
     snapshot: &Snapshot,
     planned: &'p Revisions,

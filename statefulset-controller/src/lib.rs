@@ -224,8 +224,8 @@ impl StatefulSetController {
         let claims: Vec<Key> = claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
         self.awaited.replace(&set.key(), claims.clone());
         // The event of a claim that was deleted before this call has enqueued nothing, so the set is enqueued here.
-        let gone = |claim: &Key| self.claims.store().peek(&claim.namespace, &claim.name, |_| ()).is_none();
-        for claim in claims.iter().filter(|claim| gone(claim)) {
+        let is_deleted = |claim: &Key| self.claims.store().peek(&claim.namespace, &claim.name, |_| ()).is_none();
+        for claim in claims.iter().filter(|claim| is_deleted(claim)) {
             self.awaited.take(claim);
             self.queue.add(set.key(), Priority::Normal);
         }

@@ -74,7 +74,7 @@ pub struct Reconcile {
 /// The number of unavailable Pods and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// How many Pods may be unavailable.
+    /// `maxUnavailable` as a number of Pods, at least 1.
     pub limit: i32,
     /// How many Pods are unavailable; `None` if the plan ended before the rolling update.
     pub now: Option<i32>,
@@ -89,14 +89,14 @@ pub struct Phase {
     pub work: Vec<Work>,
 }
 
-/// Work on one Pod.
+/// One piece of work on one Pod.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Creates the claims that are missing, then the Pod.
     Create {
         /// The ordinal of the Pod to create.
         ordinal: i32,
-        /// The claims that must exist first.
+        /// The claims of the Pod that are missing or terminating.
         claims: Claims,
         /// The revision that the Pod is created from.
         role: RevisionRole,
@@ -105,10 +105,10 @@ pub enum Work {
     CreateClaims {
         /// The ordinal of the Pod to create.
         ordinal: i32,
-        /// The claims to create.
+        /// The claims of the Pod, of which the missing ones are created.
         claims: Claims,
     },
-    /// Deletes the Pod.
+    /// Deletes a finished, condemned, outdated or stuck Pod.
     Delete {
         /// The Pod to delete.
         pod: PodRef,
@@ -150,7 +150,7 @@ pub struct Ownership {
 pub enum Occasion {
     /// The Pod is pending, possibly because claims are missing.
     Pending,
-    /// The Pod is in range and lacks something.
+    /// The Pod is in range, and it or its claims need a change.
     Wanted,
     /// The Pod is out of range, and its claims may have to be deleted with it.
     Condemned,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// Minimum time between two Events with the same content. An API server keeps an Event for an hour.
 pub const REPORT_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
-/// How long the cache may take to show a Pod of the set before its taken name is reported.
+/// How long the cache may take to show a Pod of the set before a taken name is reported.
 const CACHE_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The reported claim mismatches of one set, with the times of their Events.

@@ -60,6 +60,6 @@ pub struct Limits {
     pub semantic_comparison: bool,
     /// Whether an outdated Pod that was never ready and blocks the others is replaced (tune `replace-stuck-pods`).
     pub replaces_stuck_pods: bool,
-    /// Whether the next sync waits until the caches show what this one wrote (gate `StaleControllerConsistencyStatefulSet`).
+    /// Whether the next sync waits until the caches show what this sync wrote (gate `StaleControllerConsistencyStatefulSet`).
     pub reads_own_writes: bool,
 }

@@ -16,8 +16,9 @@ pub(super) fn refused(what: &str, refusal: &Refusal) -> Failed {
     retried(Failed::request(what, refusal), Some(refusal.class))
 }
 
-/// Disables the retry of a failure in a terminating namespace: no object can be created there, and every deletion enqueues the
-/// set.
+/// Disables the retry of a failure in a terminating namespace.
+///
+/// No object can be created there, and every deletion enqueues the set.
 pub(super) fn retried(failed: Failed, class: Option<Class>) -> Failed {
     if class == Some(Class::NamespaceTerminating) { failed.with_retry(Retry::Forget) } else { failed }
 }

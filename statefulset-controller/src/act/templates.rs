@@ -75,7 +75,7 @@ async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Templ
 /// Reads a revision from the server, and returns its Pod template.
 async fn read(cached: &RevisionRef, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
     let name = &cached.meta.name;
-    let request = Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).because("Pods are made from it");
+    let request = Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).because("Pods are created from it");
     match io.send_and_read::<RevisionWithData>(request).await.map(|read| read.map(RevisionWithData::into_parts)) {
         // A forecast sends no request, and assumes that the template is usable.
         Ok(None) => Ok(Some(json!({}))),

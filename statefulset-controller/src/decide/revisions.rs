@@ -14,7 +14,7 @@ use crate::{
     snapshot::{RevisionRef, Snapshot},
 };
 
-/// Number of bytes of a set's name that the names of its revisions begin with.
+/// Length in bytes to which the name of a set is cut in the names of its revisions.
 const PREFIX: usize = 223;
 
 /// Returns the revisions that are kept or to be adopted, oldest first.
@@ -40,7 +40,7 @@ pub fn name(set: &StatefulSet, hash: &str) -> String {
 /// Chooses the current and the update revision, and decides whether a revision is written. Upstream: `getStatefulSetRevisions`.
 ///
 /// Revisions are equal if they hold the same bytes. The newest revision also equals the template if they differ only by defaults
-/// that servers began to write, or ceased to write, after it was stored: this must not restart Pods
+/// that servers began to write, or ceased to write, after the revision was stored. Such a difference must not restart Pods
 /// (kubernetes/kubernetes#134773).
 ///
 /// For a terminating set nothing is written. The garbage collector may already have removed the owner references of its

@@ -89,7 +89,8 @@ fn missing(situation: &Situation<'_>, ordinal: i32, plan: &mut Reconcile, work: 
     let (snapshot, set) = (situation.snapshot, situation.set());
     let pod = || set.pod_name(ordinal);
     if let Some(claim) = situation::stale_claim(snapshot, ordinal) {
-        plan.waiting.push(|| format!("Pod {} is not created: claim {claim} of the previous Pod is still to be deleted", pod()));
+        plan.waiting
+            .push(|| format!("Pod {} is not created: claim {claim} of the previous Pod is still to be deleted", pod()));
         plan.claims_to_await.push(claim);
         return Break(());
     }
@@ -113,7 +114,8 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     let name = &pod.meta().name;
     if pod.phase.is_terminal() {
         if pod.meta().is_deleting() {
-            plan.waiting.push(|| format!("Pod {name} has finished and is terminating: it is replaced after its deletion"));
+            plan.waiting
+                .push(|| format!("Pod {name} has finished and is terminating: it is replaced after its deletion"));
         } else {
             work.push(Work::Delete { pod: pod.clone(), why: Why::Finished });
         }
@@ -273,9 +275,11 @@ pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
         if pod.meta().is_deleting() {
             plan.waiting.push(|| format!("Pod {name} is terminating"));
         } else if set.is_monotonic() && blocking(situation, pod).is_some() && !is_first(pod) {
-            plan.waiting.push(|| format!("Pod {name} is not deleted: it and a Pod with a lower ordinal are unavailable"));
+            plan.waiting
+                .push(|| format!("Pod {name} is not deleted: it and a Pod with a lower ordinal are unavailable"));
         } else if unprepared.contains(ordinal) {
-            plan.waiting.push(|| format!("Pod {name} is not deleted: not all of its claims have their owner references yet"));
+            plan.waiting
+                .push(|| format!("Pod {name} is not deleted: not all of its claims have their owner references yet"));
         } else {
             work.push(Work::Delete { pod: pod.clone(), why: Why::Condemned });
         }

@@ -11,7 +11,7 @@ use crate::{
 
 /// The greatest number of Pods that one sync creates with `Parallel`. The next sync creates the following Pods.
 pub const MAX_CREATES_PER_SYNC: usize = 1000;
-/// The greatest number of claims that one sync looks up for new Pods. At least one Pod is created, however many claims it has.
+/// The greatest number of claims that one sync looks up for new Pods. At least one Pod is created, regardless of its claims.
 pub const MAX_CLAIMS_PER_SYNC: usize = 5000;
 
 /// An ordinal in range, with its Pod if the Pod exists.
@@ -47,9 +47,8 @@ pub struct Situation<'a> {
 /// Returns the ordinals in range without a Pod that one sync handles, ascending.
 ///
 /// With `OrderedReady` this is the first missing ordinal. With `Parallel` these are the ordinals that one sync creates, and the
-/// ordinals among them for which `waits` says that a claim prevents the creation for now. The number of the latter is at most the
-/// number of claims. The work depends on the existing Pods, the existing claims and the two limits, never on the size of the
-/// range.
+/// ordinals before the last of them that wait for a claim according to `waits`; at most as many ordinals wait as there are
+/// claims. The work depends on the existing Pods, the existing claims and the two limits, never on the size of the range.
 pub fn missing_ordinals(
     set: &StatefulSet,
     has_pod: impl Fn(i32) -> bool,
@@ -145,8 +144,8 @@ impl<'a> Situation<'a> {
 
     /// Whether a Pod blocks the Pods after it with `OrderedReady`: it is unavailable, or not running and ready.
     ///
-    /// The condition `Ready` alone is not enough: if the kubelet has lost its node, a failed Pod can have a `Ready` condition
-    /// that is still true.
+    /// The condition `Ready` alone is not enough: a failed Pod whose node was lost can keep a `Ready` condition that is still
+    /// true.
     pub fn is_blocking(&self, pod: &PodRef) -> bool {
         self.is_unavailable(pod) || !pod.is_running_and_ready()
     }

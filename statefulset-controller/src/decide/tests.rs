@@ -156,7 +156,11 @@ fn several_pods_may_be_unavailable_with_the_gate() {
         );
     }
     let broken = world(4).burst().rollout_to("b").max_unavailable(json!(1)).pod(pod(3).unready()).pod(pod(1).unready());
-    assert_eq!(broken.work(), ["-3"], "broken outdated Pods do not hold up the update, and the limit applies to their deletion");
+    assert_eq!(
+        broken.work(),
+        ["-3"],
+        "broken outdated Pods do not hold up the update, and the limit applies to their deletion"
+    );
     assert_eq!(broken.clone().pod(pod(3).going()).work(), none(), "web-3 is being replaced");
     assert_eq!(broken.clone().pod(pod(3).of("b").unready()).work(), none(), "the updated web-3 is not available yet");
     assert_eq!(broken.clone().max_unavailable(json!(3)).work(), ["-3", "-2", "-1"]);
@@ -233,24 +237,20 @@ fn orphans_with_a_pod_name_are_adopted_and_other_names_are_released() {
 #[test]
 fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
     let stray = |ordinal: i32, name: &str| pod(ordinal).name(name);
-    // Out of range it is condemned, by descending ordinal and then by name.
+    // Out of range, such a Pod is condemned, by descending ordinal and then by name.
     let condemned = world(2).burst().pod(stray(7, "web-07")).pod(stray(9, "web-009")).pod(pod(7));
     assert_eq!(condemned.work(), ["-009", "-07", "-7"]);
     assert_eq!(condemned.plan().status.replicas, 5);
-    // In range it occupies the ordinal, and it cannot be renamed.
+    // In range, `web-01` occupies ordinal 1, and a Pod cannot be renamed.
     let alone = world(2).without_pod(1).pod(stray(1, "web-01"));
     assert_eq!(alone.work(), ["~01"], "web-1 is not created");
     assert_eq!(alone.plan().status.replicas, 2);
-    // Beside the Pod of the set it is ignored, regardless of the order in the cache.
+    // Beside `web-1`, `web-01` is ignored, regardless of the order in the cache.
     let before = world(2).without_pod(1).pod(stray(1, "web-01")).pod(stray(1, "web-001")).pod(pod(1));
     for world in [world(2).pod(stray(1, "web-01")), before] {
         assert_eq!(world.work(), none());
         assert_eq!(world.plan().status.replicas, 2);
-        assert!(
-            waiting(&world).contains("Pod web-01 is ignored: another Pod has its ordinal"),
-            "{}",
-            waiting(&world)
-        );
+        assert!(waiting(&world).contains("Pod web-01 is ignored: another Pod has its ordinal"), "{}", waiting(&world));
     }
     // A name whose digits exceed an `i32` is claimed and ignored.
     assert_eq!(world(2).pod(stray(3, "web-2147483648")).pod(stray(4, "web-02147483648")).work(), none());
@@ -283,12 +283,12 @@ fn claims_that_fall_short_of_their_template_are_reported_once() {
     assert!(reports(&of(&["2Gi", "2048Mi", "3Gi"])).is_empty(), "an expanded claim satisfies the template");
     let small = of(&["1Gi", "2Gi", "1Gi", "1Gi"]);
     let text = "PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data and is used as it is: \
-                it requests 1Gi of storage, and the template 2Gi (2 more claims likewise)";
+                it requests 1Gi of storage, and the template requests 2Gi (2 more claims likewise)";
     assert_eq!(reports(&small), [text]);
     assert!(lines(&small).contains(text), "{}", lines(&small));
     assert_eq!(small.work(), none(), "a report is all that happens");
     let condemned = small.clone().spec("replicas", json!(1));
-    assert!(reports(&condemned)[0].ends_with("the template 2Gi"), "claims out of range do not count");
+    assert!(reports(&condemned)[0].ends_with("the template requests 2Gi"), "claims out of range do not count");
     assert!(reports(&small.deleting()).is_empty());
     let sizes: Vec<String> = (1..=15).map(|n| format!("{n}Mi")).collect();
     let many = of(&sizes.iter().map(String::as_str).collect::<Vec<_>>());
@@ -345,7 +345,7 @@ fn claims_get_the_owners_of_the_retention_policy() {
         .claim(1, owner("Pod", "v1", "web-1", "POD-1"))
         .claim(2, owner("Pod", "v1", "web-2", "POD-2"));
     assert_eq!(pods.work(), ["-2"]);
-    // A claim that is deleted with the previous Pod must be gone first.
+    // A claim that is deleted with the previous Pod must be deleted first.
     let again = pods.spec("replicas", json!(3)).without_pod(2);
     assert_eq!(again.clone().claim(1, json!([])).work(), none());
     assert_eq!(again.plan().reconcile.claims_to_await, ["data-web-2"]);
@@ -397,7 +397,7 @@ fn the_next_check_is_when_a_pod_becomes_available() {
 }
 
 prop_compose! {
-    fn any_pod()(ordinal in 0..7i32, of in prop::sample::select(vec!["a", "b", "x"]), going in any::<bool>(),
+    fn any_pod()(ordinal in 0..7i32, of in prop::sample::select(vec!["a", "b", "x"]), terminating in any::<bool>(),
         phase in prop::sample::select(vec!["Pending", "Running", "Running", "Running", "Failed"]),
         ready in prop::sample::select(vec!["no", "never", "for long", "for long", "lately"])) -> PodBuilder {
         let mut pod = pod(ordinal).of(of).phase(phase);
@@ -409,7 +409,7 @@ prop_compose! {
                 _ => pod,
             };
         }
-        if going { pod.going() } else { pod }
+        if terminating { pod.going() } else { pod }
     }
 }
 

@@ -117,7 +117,7 @@ impl ClaimSpec {
             && let (Ok(a), Ok(b)) = (Quantity::parse(has), Quantity::parse(wanted))
             && a < b
         {
-            parts.push(format!("it requests {has} of storage, and the template {wanted}"));
+            parts.push(format!("it requests {has} of storage, and the template requests {wanted}"));
         }
         let modes: BTreeSet<&str> = self.access_modes.split(',').collect();
         if !template.access_modes.is_empty() && !template.access_modes.split(',').all(|mode| modes.contains(mode)) {
@@ -174,7 +174,7 @@ mod tests {
         let modes = &["ReadWriteOnce", "ReadWriteMany"];
         assert_eq!(
             shortfall(spec("1500Mi", modes, Some("fast"), None)),
-            "it requests 1500Mi of storage, and the template 2Gi"
+            "it requests 1500Mi of storage, and the template requests 2Gi"
         );
         assert_eq!(
             shortfall(spec("2Gi", &["ReadWriteOnce"], Some("fast"), None)),

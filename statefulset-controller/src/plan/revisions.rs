@@ -86,7 +86,7 @@ pub enum Source {
 }
 
 impl Revision {
-    /// Makes the plan's view of a stored revision. `template` is the set's template.
+    /// Creates a [`Revision`] from a stored one. `template` is the set's template.
     pub fn stored(revision: &RevisionRef, template: &Arc<PodTemplate>) -> Self {
         let source = if revision.holds(template.data()) {
             Source::StoredTemplate(Arc::clone(template))
@@ -96,7 +96,7 @@ impl Revision {
         Self { name: Text::new(&revision.meta.name), source }
     }
 
-    /// Makes the revision of the set's template, named `name`.
+    /// Creates the revision `name` of the set's template.
     pub fn of_template(template: &Arc<PodTemplate>, name: &str) -> Self {
         Self { name: Text::new(name), source: Source::Template(Arc::clone(template)) }
     }

@@ -89,7 +89,9 @@ async fn a_pod_waits_for_the_deletion_of_the_claim_of_the_previous_pod() {
     world.change(json!({"replicas": 2})).await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0"]);
-    assert!(world.explain()["waiting"].to_string().contains("claim data-web-1 of the previous Pod is still to be deleted"));
+    assert!(
+        world.explain()["waiting"].to_string().contains("claim data-web-1 of the previous Pod is still to be deleted")
+    );
     // The garbage collector deletes the claim, and nothing else happens.
     world.sandbox.delete(CLAIMS, Some(NS), "data-web-1").await.unwrap();
     world.unprotect("data-web-1").await;
@@ -188,7 +190,11 @@ async fn claims_get_their_owner_although_their_pod_is_refused() {
             .told("Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" is forbidden")
             .await
     );
-    assert_eq!(owners(&world.get(CLAIMS, "data-web-0").await), ["StatefulSet web"], "otherwise the claim would outlive the set");
+    assert_eq!(
+        owners(&world.get(CLAIMS, "data-web-0").await),
+        ["StatefulSet web"],
+        "otherwise the claim would outlive the set"
+    );
     assert!(!world.told("Warning FailedUpdate").await);
 }
 
@@ -271,7 +277,10 @@ async fn a_claim_that_the_cache_does_not_show_yet_is_reported_for_the_pod() {
     let pod =
         "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: ";
     assert!(events.iter().any(|e| e.starts_with(pod) && e.ends_with("already exists")), "{events:#?}");
-    assert!(!events.iter().any(|e| e.contains("Create Claim")), "there is no Event about the claim itself: {events:#?}");
+    assert!(
+        !events.iter().any(|e| e.contains("Create Claim")),
+        "there is no Event about the claim itself: {events:#?}"
+    );
     world.sandbox.faults().release_watch(ME, CLAIMS);
     world.wait(20).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
@@ -333,7 +342,7 @@ async fn a_claim_that_falls_short_of_its_template_is_reported_once() {
     world.settle().await;
     assert_eq!(world.done(), ["+web-0", "+web-1", "+web-2"], "the claims are used as they are");
     let event = "Warning ClaimMismatch PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data \
-                 and is used as it is: it requests 512Mi of storage, and the template 1Gi";
+                 and is used as it is: it requests 512Mi of storage, and the template requests 1Gi";
     assert!(world.told(event).await, "{:#?}", world.events().await);
     assert!(!world.told("Warning ClaimMismatch PersistentVolumeClaim data-web-1").await, "it was expanded");
     for n in 0..20 {
@@ -342,7 +351,7 @@ async fn a_claim_that_falls_short_of_its_template_is_reported_once() {
     }
     assert_eq!(world.count("ClaimMismatch").await, 1, "{:#?}", world.events().await);
     let waiting = world.explain()["waiting"].to_string();
-    assert!(waiting.contains("the template 1Gi (1 more claim likewise)"), "{waiting}");
+    assert!(waiting.contains("the template requests 1Gi (1 more claim likewise)"), "{waiting}");
     // Another difference is reported as well.
     world.sandbox.delete(CLAIMS, Some(NS), "data-web-2").await.unwrap();
     world.unprotect("data-web-2").await;

@@ -43,10 +43,10 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
         world.apply(stray).await;
         world.forget();
         world.apply(set(1, json!({}))).await;
-        let (creates, read, told) = hour(&world).await;
+        let (creates, read, events) = hour(&world).await;
         assert!((10..=25).contains(&creates), "{holder}: it backs off: {creates}");
         let reads = if reads_each_time { creates } else { u64::from(!is_labelled) };
-        assert_eq!((read, told), (reads, 1), "{holder}: {:#?}", world.events().await);
+        assert_eq!((read, events), (reads, 1), "{holder}: {:#?}", world.events().await);
         let event =
             "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists";
         assert!(world.told(&format!("{event} and {holder}")).await, "{:#?}", world.events().await);
@@ -54,8 +54,8 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
         // A hidden Pod that may be adopted later is read once a minute.
         let repeated = world.asked("list", "pods");
         assert!(if reads == 1 { (55..=75).contains(&repeated) } else { repeated == 0 }, "{holder}: {repeated}");
-        let (creates, read, told) = hour(&world).await;
-        assert!(read <= creates && told <= 2, "{holder}: {read} reads, {told} Events");
+        let (creates, read, events) = hour(&world).await;
+        assert!(read <= creates && events <= 2, "{holder}: {read} reads, {events} Events");
     }
 }
 
@@ -90,9 +90,9 @@ async fn a_pod_that_was_replaced_by_hand_is_adopted_without_a_failed_create_even
     }
     world.clock.sleep(Duration::from_secs(1)).await;
     world.apply(unlabelled("web-0", "web", json!([]))).await;
-    let (creates, reads, told) = hour(&world).await;
+    let (creates, reads, events) = hour(&world).await;
     assert!((1..=15).contains(&creates), "the set retries until it finds the Pod: {creates}");
-    assert!(reads <= creates && told == 0, "{reads} reads, {:#?}", world.events().await);
+    assert!(reads <= creates && events == 0, "{reads} reads, {:#?}", world.events().await);
     let after = world.get("pods", "web-0").await;
     assert_ne!(after["metadata"]["uid"], before);
     assert_eq!(owners(&after), ["StatefulSet web"]);
@@ -135,7 +135,7 @@ async fn a_pod_with_leading_zeros_in_range_occupies_its_ordinal() {
     world.sandbox.delete("pods", Some(NS), "web-01").await.unwrap();
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1"]);
-    // Beside the Pod of its ordinal it is ignored.
+    // Beside `web-1`, `web-01` is ignored.
     world.apply(pod("web-01", "web", json!([]))).await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0", "web-01", "web-1"]);

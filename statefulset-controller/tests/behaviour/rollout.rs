@@ -64,8 +64,8 @@ async fn an_earlier_template_is_read_only_to_create_a_pod_from_it() {
     world.sandbox.delete("pods", Some("shop"), "web-2").await.unwrap();
     world.wait(10).await;
     assert_eq!(world.images().await, ["web-0 img:1", "web-1 img:1"]);
-    let told = "Warning FailedCreate Create Pod web-2 in StatefulSet web failed error: cannot read ControllerRevision";
-    assert!(world.told(&format!("{told} {current}")).await, "{:?}", world.events().await);
+    let start = "Warning FailedCreate Create Pod web-2 in StatefulSet web failed error: cannot read ControllerRevision";
+    assert!(world.told(&format!("{start} {current}")).await, "{:?}", world.events().await);
     assert_eq!(world.status().await["readyReplicas"], json!(2));
     world.sandbox.faults().clear();
     world.settle().await;
@@ -134,7 +134,10 @@ async fn several_pods_are_updated_at_the_same_time_with_the_gate() {
     );
     world.sandbox.delete("statefulsets.apps", Some("shop"), "web").await.unwrap();
     world.wait(1).await;
-    assert!(!world.loops.as_ref().unwrap().metrics().prometheus().contains(labels), "the series is removed with the set");
+    assert!(
+        !world.loops.as_ref().unwrap().metrics().prometheus().contains(labels),
+        "the series is removed with the set"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -74,7 +74,11 @@ fn a_revision_holds_the_bytes_that_are_hashed() {
         r#""spec":{"containers":[{"args":["a\u003cb","\u2028"],"image":"img:a","name":"c"}]}}}}"#
     );
     assert!(text.get().contains(&format!(r#""data":{data},"revision":3"#)), "{}", text.get());
-    assert_eq!(snapshot.template.data().bytes(), data.as_bytes(), "the bytes that are sent are the bytes that are hashed");
+    assert_eq!(
+        snapshot.template.data().bytes(),
+        data.as_bytes(),
+        "the bytes that are sent are the bytes that are hashed"
+    );
     let value: Value = serde_json::from_str(text.get()).unwrap();
     assert_eq!(value["metadata"]["labels"], json!({"app": "web", "controller.kubernetes.io/hash": hash}));
     assert_eq!(value["metadata"]["annotations"], json!({"kubernetes.io/change-cause": "a < b"}));
