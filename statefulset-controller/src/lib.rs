@@ -48,7 +48,8 @@
 //!   label. An orphan without the label is adopted when the set needs its name; upstream adopts the orphan at once, even if its
 //!   ordinal is out of range. The labels of an orphan that the set released before are read once a minute.
 //! - A `ClaimMismatch` Event reports, once an hour, a claim that gives less than its template requests. The claim is still used.
-//! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update; they are replaced within the limit.
+//! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the
+//!   limit.
 //!
 //! # What can be turned on
 //!
