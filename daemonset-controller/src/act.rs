@@ -22,7 +22,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Sends the requests of a plan.
+/// Sends the requests of a plan, and returns when the next sync is due.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (&plan.problem, plan.scope) {
         (Some(problem @ Problem::SelectsEverything), _) => {

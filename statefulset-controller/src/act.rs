@@ -32,7 +32,7 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// Sends the requests of a plan. If an adoption or the name of the revision fails, decides the work on Pods again.
+/// Sends the requests of a plan. If an adoption fails or the revision gets another name, decides the work on Pods again.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(problem) = &plan.problem {
         if let Problem::TooManyClaims { .. } = problem {

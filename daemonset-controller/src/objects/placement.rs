@@ -46,9 +46,9 @@ pub enum Term {
     Never,
     /// Every requirement must be met.
     All {
-        /// Requirements on labels.
+        /// Requirements on labels (`matchExpressions`).
         labels: Vec<LabelRequirement>,
-        /// Requirements on fields.
+        /// Requirements on fields (`matchFields`).
         fields: Vec<FieldRequirement>,
     },
 }

@@ -105,7 +105,7 @@ impl<'a> Situation<'a> {
         Self { snapshot, revisions, claimed, wanted, deferred, missing, condemned, shadowed }
     }
 
-    /// Returns the set of the snapshot.
+    /// Shorthand for `snapshot.set`.
     pub fn set(&self) -> &'a StatefulSet {
         &self.snapshot.set
     }
@@ -115,7 +115,7 @@ impl<'a> Situation<'a> {
         self.wanted.iter().filter_map(|slot| slot.pod.as_ref())
     }
 
-    /// Returns the Pod of an ordinal in range.
+    /// Returns the Pod of an ordinal in range, if the Pod exists.
     fn pod(&self, ordinal: i32) -> Option<&PodRef> {
         let at = self.wanted.binary_search_by_key(&ordinal, |slot| slot.ordinal).ok()?;
         self.wanted.get(at)?.pod.as_ref()
@@ -172,12 +172,12 @@ impl<'a> Situation<'a> {
         if stays { RevisionRole::Current } else { RevisionRole::Update }
     }
 
-    /// Whether a Pod has the update revision.
+    /// Whether the label of a Pod names the update revision.
     pub fn is_updated(&self, pod: &PodRef) -> bool {
         pod.revision() == self.revisions.update.name.as_str()
     }
 
-    /// Whether a Pod has the current revision.
+    /// Whether the label of a Pod names the current revision.
     pub fn is_current(&self, pod: &PodRef) -> bool {
         pod.revision() == self.revisions.current.name.as_str()
     }
