@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn a_set_that_selects_everything_does_nothing_but_say_so() {
+fn a_set_that_selects_everything_is_only_reported() {
     let everything = world(2).rollout_to("b").spec("selector", json!({}));
     assert_eq!(everything.plan().problem, Some(Problem::SelectsEverything));
     assert!(everything.actions().is_empty());
@@ -22,48 +22,52 @@ fn a_set_that_selects_everything_does_nothing_but_say_so() {
 }
 
 #[test]
-fn a_set_that_is_being_deleted_does_nothing_at_all() {
+fn a_terminating_set_does_nothing() {
     let world = empty(2).rollout_to("b").pod(0, pod().orphan()).pod(1, pod().label("app", "other")).deleting();
     assert_eq!(world.plan().scope, Scope::Nothing);
     assert!(world.actions().is_empty(), "{:?}", world.actions());
 }
 
 #[test]
-fn while_writes_are_not_seen_only_the_status_is_written_and_the_generation_is_not() {
+fn until_the_cache_shows_own_writes_only_the_status_is_written_without_the_generation() {
     let mut world = world(2).rollout_to("b").without_pod(1).status_of(json!({"observedGeneration": 2}));
     world.blocked =
-        Some(Blocked { why: "1 deleted pods still look alive".to_owned(), at_most: Duration::from_secs(2) });
+        Some(Blocked { why: "1 deleted pods are not terminating yet".to_owned(), at_most: Duration::from_secs(2) });
     let plan = world.plan();
     assert_eq!((plan.scope, plan.status.observed_generation), (Scope::Status, 2));
     assert_eq!(world.actions(), ["write the status"]);
-    assert_eq!(plan.waiting(), ["only the status is written: 1 deleted pods still look alive"]);
+    assert_eq!(plan.waiting(), ["only the status is written: 1 deleted pods are not terminating yet"]);
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(2)));
 }
 
 #[test]
 fn pods_are_claimed_before_any_is_created() {
     let orphan = empty(2).pod(0, pod().orphan());
-    assert_eq!(orphan.actions(), ["adopt Pod p0: nobody controls it and it is selected"]);
+    assert_eq!(orphan.actions(), ["adopt Pod p0: the selector matches it and it has no controller"]);
     assert_eq!(orphan.plan().scope, Scope::Claims);
     let released = world(2).pod(0, pod().label("app", "other"));
     assert_eq!(
         released.actions(),
-        ["release Pod p0: it is no longer selected", "create 1 Pod: node n0: it has none", "write the status"]
+        [
+            "release Pod p0: the selector no longer matches it",
+            "create 1 Pod: node n0: it has no Pod",
+            "write the status"
+        ]
     );
 }
 
 #[test]
-fn an_explanation_says_how_a_set_stands() {
+fn an_explanation_shows_the_state_of_a_set() {
     let plan = world(3).rollout_to("b").pod(1, pod().of("b").ready(4)).spec("minReadySeconds", json!(10)).plan();
     assert_eq!(
         plan.situation(),
-        "3 nodes should run a Pod: 3 have one, 3 ready, 2 available, 1 of revision b; 0 others have one"
+        "3 nodes should run a Pod: 3 have one, 3 ready, 2 available, 1 of revision b; 0 other nodes have one"
     );
     assert_eq!(
         plan.waiting(),
         [
             "2 outdated Pods wait: maxUnavailable is 1, and 1 nodes have no available Pod",
-            "node n1: Pod p1 is not available yet, or there are several",
+            "node n1: Pod p1 is not available yet, or the node has several Pods",
             "a Pod becomes available, or a failed Pod may be deleted, in 6s"
         ]
     );
@@ -71,17 +75,17 @@ fn an_explanation_says_how_a_set_stands() {
 }
 
 #[test]
-fn pods_without_a_node_are_left_alone_and_reported() {
+fn pods_without_a_node_are_ignored_and_reported() {
     let mut world = world(1);
     world.pods.push(pod().pending().named("stray", ""));
     world.pods[1]["spec"] = json!({});
     let plan = world.plan();
     assert!(plan.deletes.is_empty() && plan.creates.is_empty());
-    assert_eq!(plan.waiting(), ["1 Pods are left alone: they neither run on a node nor name one"]);
+    assert_eq!(plan.waiting(), ["1 Pods are ignored: they are neither bound nor pinned to a node"]);
 }
 
 #[test]
-fn nothing_is_done_for_a_set_at_rest() {
+fn a_settled_set_needs_no_request() {
     let settled = json!({"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberAvailable": 2,
         "updatedNumberScheduled": 2, "observedGeneration": 3});
     let world = world(2).status_of(settled);
@@ -91,7 +95,7 @@ fn nothing_is_done_for_a_set_at_rest() {
 }
 
 #[test]
-fn work_begins_after_the_node_whose_pod_was_refused_and_comes_round_to_it() {
+fn work_begins_after_the_refused_node_and_wraps_around() {
     let refused = |node: &str| Cursor(Some(Text::new(node)));
     let mut missing = empty(4);
     assert_eq!(missing.work(), ["+n0", "+n1", "+n2", "+n3"]);
@@ -99,7 +103,7 @@ fn work_begins_after_the_node_whose_pod_was_refused_and_comes_round_to_it() {
     assert_eq!(missing.work(), ["+n2", "+n3", "+n0", "+n1"]);
     missing.cursors.create = refused("n3");
     assert_eq!(missing.work(), ["+n0", "+n1", "+n2", "+n3"]);
-    // Each node gets its turn, also if only one Pod is replaced at a time.
+    // Each node gets its turn, even if only one Pod is replaced at a time.
     let mut outdated = world(3).rollout_to("b");
     for (after, deleted) in [("n0", "-p1"), ("n1", "-p2"), ("n2", "-p0")] {
         outdated.cursors.delete = refused(after);
@@ -113,7 +117,7 @@ fn work_begins_after_the_node_whose_pod_was_refused_and_comes_round_to_it() {
 }
 
 #[test]
-fn nodes_that_wait_for_an_answer_or_an_adoption_keep_no_other_node_from_being_updated() {
+fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
     let lost = world(3).rollout_to("b").without_pod(0).lost_create(0);
     let orphan = world(3).rollout_to("b").pod(0, pod().orphan()).manages();
     for world in [lost, orphan] {
@@ -122,14 +126,14 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_keep_no_other_node_from_being_up
         assert_eq!(world.clone().limits(json!(2), json!(0)).work(), ["-p1"]);
         assert_eq!(world.limits(json!(0), json!(1)).work(), ["+n1"]);
     }
-    // Neither gets a second Pod.
+    // A node with an orphan gets no second Pod.
     let world = world(2).rollout_to("b").second(0, pod().orphan()).manages().limits(json!(0), json!(2));
     assert_eq!(world.work(), ["+n1"]);
 }
 
 #[test]
-fn nodes_that_are_held_back_take_the_place_of_no_other_node() {
-    // More nodes are held back than one sync creates Pods for, and they come first.
+fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
+    // The number of held-back nodes exceeds the limit of creations, and they come first.
     let mut missing = empty(5).pod(0, pod().orphan()).pod(1, pod().orphan()).lost_create(2).manages();
     missing.limits.burst = 2;
     assert_eq!(missing.work(), ["+n3", "+n4"]);
@@ -139,7 +143,7 @@ fn nodes_that_are_held_back_take_the_place_of_no_other_node() {
     let mut unready = orphans(unready.limits(json!(0), json!(1)));
     unready.limits.burst = 2;
     assert_eq!(unready.work(), ["+n2", "+n3"]);
-    // Nothing is left for later syncs but what is held back.
+    // Only the nodes that are held back remain.
     assert_eq!(unready.plan().deferred.total(), 0);
 }
 
@@ -150,7 +154,7 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
     let snapshot = twins(world(3)).snapshot();
     assert_eq!((snapshot.revisions.hash.as_str(), snapshot.nodes.tally.updated), ("twin", 2));
     assert_eq!(snapshot.relabel.len(), 1);
-    // The server has refused to relabel the Pod: it stays, and counts as a new one where there are two.
+    // The server has refused to relabel the Pod: the Pod stays, and counts as new.
     let unchanged = |world: World| {
         let mut snapshot = world.snapshot();
         snapshot.relabel.clear();
@@ -159,7 +163,7 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
     };
     assert_eq!(unchanged(twins(world(3))), ["p2"]);
     let surge = twins(world(3)).limits(json!(0), json!(1)).second(0, pod().of("twin"));
-    assert_eq!(unchanged(surge).len(), 1, "it is one of two new Pods");
+    assert_eq!(unchanged(surge).len(), 1, "both Pods on the node count as new");
 }
 
 #[test]
@@ -168,7 +172,7 @@ fn a_pod_that_may_have_been_created_counts_against_the_surge_of_the_others() {
     assert!(surge(1).work().is_empty());
     assert_eq!(surge(2).work(), ["+n1"]);
     assert_eq!(surge(4).work(), ["+n1", "+n2", "+n3"]);
-    // An outdated Pod that is not available is replaced whatever the limit, also if its node comes last.
+    // An outdated Pod that is not available is replaced regardless of the limit, even if its node comes last.
     let mut unavailable = surge(1).pod(2, pod().unready());
     unavailable.cursors.create = Cursor(Some(Text::new("n0")));
     assert_eq!(unavailable.work(), ["+n2"]);

@@ -1,11 +1,11 @@
-//! Nodes come, go and change.
+//! Added, changed and deleted nodes.
 
 use serde_json::json;
 
 use crate::world::{World, set};
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_joins_gets_a_pod_and_one_that_loses_its_label_loses_it() {
+async fn a_new_node_gets_a_pod_and_a_node_without_the_label_loses_it() {
     let world = World::new().await;
     world.change_node("node-0", json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
     world.apply(set(json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}))).await;
@@ -26,7 +26,7 @@ async fn a_node_that_joins_gets_a_pod_and_one_that_loses_its_label_loses_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_keeps_new_pods_away_or_drives_all_away() {
+async fn a_taint_prevents_new_pods_or_removes_all_pods() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -61,7 +61,7 @@ async fn a_cordoned_node_keeps_its_pod_and_gets_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_deleted_is_no_longer_counted() {
+async fn a_deleted_node_is_no_longer_counted() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
