@@ -1,17 +1,17 @@
-//! The cluster that suites, benchmarks and the playground run on.
+//! The cluster for suites, the bench and the playground.
 //!
-//! Which one is chosen by the environment variable `NONET_CLUSTER`:
+//! The environment variable `NONET_CLUSTER` chooses it:
 //!
-//! | value | API server | nodes, protection of storage |
+//! | value | API server | nodes and protection of storage |
 //! | --- | --- | --- |
-//! | `sandbox` (default) | the sandbox of this crate, on a free loopback port | ours |
-//! | `envtest` | etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`, on free loopback ports | ours |
-//! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | its own; our nodes if it has none |
+//! | `sandbox` (default) | the API server in memory, on a free loopback port | simulated |
+//! | `envtest` | etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`, on free loopback ports | simulated |
+//! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | those of the cluster; simulated nodes if it has none |
 //!
-//! On `envtest` and, where the builder says so, on the sandbox the admission plugin `OwnerReferencesPermissionEnforcement` is on.
+//! The admission plugin `OwnerReferencesPermissionEnforcement` is on for `envtest`, and for the sandbox if the builder asks for it.
 //!
-//! A cluster ends when it is dropped: processes are stopped by their ids, directories removed. Nothing of yours is
-//! touched; on your own cluster that leaves only what the suites themselves clean up.
+//! Dropping a cluster stops its processes by their ids and removes its directories. On the cluster of a kubeconfig, the suites
+//! delete the objects that they have created, and nothing else is changed.
 
 mod audit;
 mod directory;

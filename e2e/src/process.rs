@@ -1,12 +1,12 @@
-//! Controllers as real processes: started, watched, ended, measured.
+//! Controllers as real processes: starts, observes, stops and measures them.
 //!
-//! Where a binary is found, in this order:
+//! The binary of a controller is looked up in this order:
 //! 1. in the directory that `NONET_BIN_DIR` names;
-//! 2. run by cargo (`cargo test`, `cargo run`): built first, with the profile of the program that asks, so that nothing
-//!    stale is tested;
-//! 3. beside the running program, where it is built if it is missing.
+//! 2. under cargo (`cargo test`, `cargo run`), it is built first with the profile of the calling program, so that no outdated
+//!    binary is tested;
+//! 3. next to the running program, where it is built if it is missing.
 //!
-//! A program that holds the controllers itself, as the playground does, needs no binaries: [`Launch::own_controller`].
+//! The playground contains the controllers and needs no binaries: see [`Launch::own_controller`].
 
 mod binary;
 mod log;

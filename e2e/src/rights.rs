@@ -1,4 +1,4 @@
-//! The rights of controllers, as the manifests of `deploy/` give them.
+//! The rights of the controllers, from the manifests in `deploy/`.
 
 use std::{fs, path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Metrics of other processes, read from the Prometheus text they serve.
+//! Metrics of other processes, read from their Prometheus text.
 
 use std::collections::BTreeMap;
 

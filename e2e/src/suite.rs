@@ -1,14 +1,14 @@
-//! Suites: what a controller promises, tried with the real binaries on a whole cluster.
+//! Suites: tests of the real binaries on a whole cluster.
 //!
-//! A suite is a program with its own `main` ([`run`]) that starts one cluster ([`crate::cluster`]) and the controllers it is
-//! about ([`crate::process`]), runs its tests side by side, and prints and takes flags as `cargo test` does. Each test has
-//! a namespace of its own. What a test waits for and does not get is printed with everything that helps to see why: the
-//! objects, their events, and the controllers' own explanations.
+//! A suite is a program with its own `main` ([`run`]). It starts one cluster ([`crate::cluster`]) and the controllers under test
+//! ([`crate::process`]), and runs its tests in parallel. Its output and its flags are those of `cargo test`. Each test has its
+//! own namespace. If a condition is not met in time, the failure shows the objects, their Events, and the explanations of the
+//! controllers.
 //!
-//! Controllers have the rights that `deploy/` gives them and no others, under the admission plugin
-//! `OwnerReferencesPermissionEnforcement`; on the user's cluster they have those of the user.
+//! The controllers have only the rights that `deploy/` gives them, and the admission plugin
+//! `OwnerReferencesPermissionEnforcement` is on. On the cluster of a kubeconfig they have the rights of its user.
 //!
-//! `NONET_CONTROLLERS=none` starts no controllers: the suite tries those that run in the cluster already.
+//! With `NONET_CONTROLLERS=none` a suite starts no controllers, and tests those that already run in the cluster.
 
 mod describe;
 pub mod handover;

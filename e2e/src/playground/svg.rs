@@ -1,4 +1,4 @@
-//! The screen of the playground as an SVG picture.
+//! Pictures of the screen as SVG.
 
 use std::fmt::Write as _;
 
@@ -12,9 +12,9 @@ use ratatui::{
 
 use super::{board::Board, live};
 
-/// Columns of the picture: the view has all its columns at this width.
+/// The width of the picture in characters, at which lines show all their columns.
 const COLUMNS: u16 = 128;
-/// Rows of the picture: the example fits, with the ReplicaSets and some history.
+/// The height of the picture in lines, which is enough for the example with its ReplicaSets and some history.
 const ROWS: u16 = 48;
 
 /// The size of a character in pixels, and of the margin around the screen.
@@ -102,11 +102,11 @@ fn write_run(svg: &mut String, row: u16, run: &Run<'_>) {
     if run.style.modifier.contains(Modifier::DIM) {
         svg.push_str(" opacity=\"0.65\"");
     }
-    // `xml:space` is deprecated and still what every renderer knows.
+    // `xml:space` is deprecated, but all renderers support it.
     let _ = writeln!(svg, " xml:space=\"preserve\">{}</text>", escaped(&run.text));
 }
 
-/// The colours that the view uses, on a dark ground.
+/// The colour of the picture for a colour of the view; `None` for the colour of plain text.
 fn colour(colour: Color) -> Option<&'static str> {
     match colour {
         Color::Red => Some("#ff7b72"),
@@ -121,7 +121,7 @@ fn colour(colour: Color) -> Option<&'static str> {
     }
 }
 
-/// Text as XML carries it. Control characters, which XML does not allow, are left out.
+/// Text with its markup characters escaped. Control characters, which XML does not allow, are left out.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
