@@ -75,7 +75,7 @@ impl Kind {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The environment asks for something unknown.
-    #[error("{CLUSTER_VARIABLE}={0:?} is none of sandbox, envtest, kubeconfig")]
+    #[error("{CLUSTER_VARIABLE}={0:?} is not one of sandbox, envtest, kubeconfig")]
     UnknownKind(String),
     /// The binaries are not here: not a failure of what was to be tested.
     #[error("skipped: {0}")]

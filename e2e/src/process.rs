@@ -48,7 +48,7 @@ pub const BIN_DIR_VARIABLE: &str = "NONET_BIN_DIR";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such binary.
-    #[error("there is no {name}: {why}")]
+    #[error("the program {name} cannot be found: {why}")]
     NoBinary {
         /// Which.
         name: String,

@@ -237,7 +237,10 @@ impl Context {
             self.check_controllers()?;
             if clock.instant() >= deadline {
                 let picture = self.describe().await;
-                return Err(Failure(format!("waited {} s in vain for {what}\n{picture}", patience.as_secs())));
+                return Err(Failure(format!(
+                    "timed out after {} s while waiting for {what}\n{picture}",
+                    patience.as_secs()
+                )));
             }
             clock.sleep(wait).await;
             wait = wait.mul_f64(1.25).min(LOOK_EVERY[1]);
@@ -251,7 +254,7 @@ impl Context {
         loop {
             self.check_controllers()?;
             if !holds().await {
-                return self.fail(&format!("it did not stay so that {what}")).await;
+                return self.fail(&format!("this did not hold for the whole time: {what}")).await;
             }
             if clock.instant() >= deadline {
                 return Ok(());

@@ -274,7 +274,7 @@ pub(super) fn differences(wanted: &BTreeMap<String, u32>, got: &BTreeMap<String,
     for object in wanted.keys().chain(got.keys().filter(|object| !wanted.contains_key(*object))) {
         let (a, b) = (count(wanted, object), count(got, object));
         if a != b {
-            out.push(format!("unperturbed {a}, here {b}: {object}"));
+            out.push(format!("unperturbed run: {a}, this run: {b}: {object}"));
         }
     }
     out

@@ -1,4 +1,4 @@
-//! Everything that helps to see what is going on in a namespace, as text.
+//! A description of the state of a namespace, for failures: objects, Events and explanations.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Controllers that change hands between kube-controller-manager and Nonet.
+//! Hand-overs of loops between kube-controller-manager and Nonet.
 
 use std::{
     path::{Path, PathBuf},

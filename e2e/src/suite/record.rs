@@ -1,7 +1,6 @@
-//! What happened in a namespace, step by step.
+//! The history of a namespace: all changes of its objects in order.
 //!
-//! Two watches, whose events are put into one order by their versions: those of one server count its writes, whatever
-//! was written.
+//! Two watches, whose events are put into one order by their versions. The versions of a server count all of its writes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Runs a suite like `cargo test` runs tests.
+//! Runs a suite in the way of `cargo test`.
 
 use std::{io, panic::AssertUnwindSafe, process::ExitCode, sync::Arc, time::Duration};
 
@@ -245,7 +245,7 @@ async fn attempt(test: Test, shared: Arc<Shared>) -> Outcome {
     };
     let cleaned = context.clean().await;
     result?;
-    cleaned.map_err(|error| Failure(format!("the test passed but left something behind: {error}")))
+    cleaned.map_err(|error| Failure(format!("the test passed, but its objects could not be deleted: {error}")))
 }
 
 /// Ends the controllers in order, and the cluster with them.
