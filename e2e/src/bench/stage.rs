@@ -385,7 +385,7 @@ impl<'a> Stage<'a> {
             if succeeded >= pods && all {
                 return Ok(());
             }
-            self.wait(started, || format!("of {pods} Pods {succeeded} have succeeded")).await?;
+            self.wait(started, || format!("{succeeded} of {pods} Pods have succeeded")).await?;
         }
     }
 

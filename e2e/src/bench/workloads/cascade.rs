@@ -27,7 +27,7 @@ pub(super) const ONE: Cascade = Cascade {
 /// Each Deployment owns four.
 pub(super) const MANY: Cascade = Cascade {
     name: "gc-many",
-    about: "Deployments of four Pods: the same, with all Deployments at once",
+    about: "Deployments of four Pods: the same, with all Deployments at the same time",
     each: Some(4),
 };
 

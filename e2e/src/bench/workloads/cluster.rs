@@ -206,7 +206,7 @@ impl Town<'_, '_> {
         }
         requests.extend(numbered("batch", jobs).map(|name| Request::Delete(resources::JOBS, name)));
         self.send(requests.into_iter()).await?;
-        self.until("all that was deleted is gone", |observer| {
+        self.until("all deleted objects are gone", |observer| {
             let has_left =
                 observer.count(resources::DEPLOYMENTS) == with_web && observer.count(resources::JOBS) == with_jobs;
             has_left && observer.is_settled()
@@ -239,7 +239,7 @@ impl Workload for Cluster {
     }
 
     fn about(&self) -> &'static str {
-        "a whole cluster, a node for every 50 Pods, at least 10: idle; fill it with Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and Services; let it rest; a day of rollouts, scaling, new Jobs, lost nodes and deletions; delete everything"
+        "a whole cluster with a node for every 50 Pods, at least 10: idle; fill it with Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and Services; rest; a day of rollouts, scaling, new Jobs, lost nodes and deletions; delete everything"
     }
 
     fn pods(&self) -> u32 {
@@ -291,7 +291,7 @@ impl Workload for Cluster {
             let mut phase = stage.begin("fill").await?;
             let mut town = Town { stage, observer, mix, namespaces };
             town.fill().await?;
-            town.until("all objects are as wanted", Observer::is_settled).await?;
+            town.until("all objects are as their specs ask for", Observer::is_settled).await?;
             phase.reached("settled");
             phase.reacted(town.observer.take_reactions());
             town.stage.finish(phase, Amount::pods(pods)).await?;
@@ -314,7 +314,7 @@ impl Workload for Cluster {
             town.until("the cluster has recovered", Observer::is_settled).await?;
             phase.reached("the nodes are back");
             town.retire().await?;
-            phase.reached("all that was deleted is gone");
+            phase.reached("all deleted objects are gone");
             phase.reacted(town.observer.take_reactions());
             town.stage.finish(phase, Amount::objects(1)).await?;
 
