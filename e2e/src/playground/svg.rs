@@ -13,9 +13,9 @@ use ratatui::{
 use super::{board::Board, live};
 
 /// The width of the picture in characters, at which lines show all their columns.
-const COLUMNS: u16 = 128;
+const COLUMNS: u16 = 136;
 /// The height of the picture in lines, which is enough for the example with its ReplicaSets and some history.
-const ROWS: u16 = 48;
+const ROWS: u16 = 44;
 
 /// The size of a character in pixels, and of the margin around the screen.
 const CELL_WIDTH: u32 = 8;
@@ -53,7 +53,7 @@ fn document(screen: &Buffer) -> String {
     svg
 }
 
-/// Adjacent characters of one row that look alike.
+/// Adjacent characters of one row in the same style.
 struct Run<'a> {
     column: u16,
     columns: u16,
@@ -61,25 +61,25 @@ struct Run<'a> {
     style: &'a Cell,
 }
 
-/// The runs of a row, without the blank ones.
+/// The runs of a row. A gap of several blanks ends a run, so that columns stay in line in any font.
 fn runs(screen: &Buffer, row: u16) -> Vec<Run<'_>> {
     let mut runs: Vec<Run<'_>> = Vec::new();
     for column in 0..screen.area.width {
         let Some(cell) = screen.cell(Position::new(column, row)) else { continue };
+        if cell.symbol().trim().is_empty() {
+            continue;
+        }
         match runs.last_mut() {
-            Some(run) if looks_like(run.style, cell) => {
+            Some(run) if looks_like(run.style, cell) && column <= run.column + run.columns + 1 => {
+                if column > run.column + run.columns {
+                    run.text.push(' ');
+                }
                 run.text.push_str(cell.symbol());
-                run.columns += 1;
+                run.columns = column + 1 - run.column;
             }
             _ => runs.push(Run { column, columns: 1, text: cell.symbol().to_owned(), style: cell }),
         }
     }
-    for run in &mut runs {
-        let shown = run.text.trim_end().chars().count();
-        run.columns -= u16::try_from(run.text.chars().count() - shown).unwrap_or(0);
-        run.text = run.text.trim_end().to_owned();
-    }
-    runs.retain(|run| !run.text.is_empty());
     runs
 }
 
@@ -102,8 +102,7 @@ fn write_run(svg: &mut String, row: u16, run: &Run<'_>) {
     if run.style.modifier.contains(Modifier::DIM) {
         svg.push_str(" opacity=\"0.65\"");
     }
-    // `xml:space` is deprecated, but all renderers support it.
-    let _ = writeln!(svg, " xml:space=\"preserve\">{}</text>", escaped(&run.text));
+    let _ = writeln!(svg, ">{}</text>", escaped(&run.text));
 }
 
 /// The colour of the picture for a colour of the view; `None` for the colour of plain text.
@@ -157,8 +156,11 @@ mod tests {
     #[test]
     fn each_run_of_one_style_stands_at_its_column_and_has_its_width() {
         let green = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
-        let texts = texts(&screen(&[(0, 0, "web ", Style::new()), (4, 0, "●●", green)]));
-        let [name, pods] = &texts[..] else { panic!("{texts:?}") };
+        let texts =
+            texts(&screen(&[(0, 0, "web ", Style::new()), (4, 0, "●●", green), (6, 0, " of 3   Pods", Style::new())]));
+        let [name, pods, number, last] = &texts[..] else { panic!("{texts:?}") };
+        assert!(number.starts_with("<text x=\"68\"") && number.ends_with(">of 3</text>"), "{number}");
+        assert!(last.starts_with("<text x=\"124\"") && last.ends_with(">Pods</text>"), "{last}");
         assert!(
             name.starts_with("<text x=\"12\" y=\"25\" textLength=\"24\"") && name.ends_with(">web</text>"),
             "{name}"
