@@ -88,6 +88,23 @@ async fn a_pod_enqueues_the_set_that_controls_it() {
     assert_eq!(deleted(&pod("a")), ["web"]);
     assert_eq!(updated(&pod("a"), &pod("a")), ["shop/web in 3"], "a change without effect on counts is debounced");
     assert_eq!(updated(&pod("a"), &pod("a").deleting()), ["web"]);
+    assert_eq!(deleted(&pod("a").deleting()), ["shop/web in 3"], "the end of a terminating Pod is debounced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_debounce_grows_with_the_size_of_the_set() {
+    for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
+        let fixture = fixture();
+        let mut large = web(wanted);
+        large["metadata"]["uid"] = json!("u-web");
+        large["metadata"]["resourceVersion"] = json!("10");
+        large["status"]["replicas"] = json!(counted);
+        let large: Set<ReplicaSets> = serde_json::from_str(&large.to_string()).unwrap();
+        fixture.watch.sets.fill(vec![large], Version::parse("10"));
+        let (old, new) = (pod("a"), pod("a").version(2));
+        fixture.watch.on_pod(&Event::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) }, Origin::Watch);
+        assert_eq!(fixture.queued(), [format!("shop/web in {seconds}")], "{wanted} wanted, {counted} counted");
+    }
 }
 
 #[tokio::test(start_paused = true)]
