@@ -115,6 +115,7 @@ mod tests {
         SignedDuration::from_secs(n)
     }
 
+    /// DAEMONSET-24.
     #[test]
     fn the_delay_doubles_up_to_its_limit() {
         let (mut failed, node, mut time) = (FailedPods::default(), Text::new("n"), now());
@@ -129,6 +130,7 @@ mod tests {
         }
     }
 
+    /// DAEMONSET-25.
     #[test]
     fn the_back_off_restarts_after_half_an_hour_without_failures_and_with_a_new_generation() {
         let (mut failed, node) = (FailedPods::default(), Text::new("n"));
@@ -149,6 +151,7 @@ mod tests {
         assert_eq!(failed.until(&node, BOUNDS, later), None);
     }
 
+    /// DAEMONSET-25.
     #[test]
     fn a_clock_that_is_set_back_ends_the_delay() {
         let (mut failed, node) = (FailedPods::default(), Text::new("n"));

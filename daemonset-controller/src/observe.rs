@@ -287,6 +287,7 @@ mod tests {
         record
     }
 
+    /// DAEMONSET-64.
     #[test]
     fn comparisons_with_a_placement_hold_no_lock() {
         let rosters = Rosters::default();
@@ -306,6 +307,7 @@ mod tests {
         assert_eq!(asked.get(), 4);
     }
 
+    /// DAEMONSET-64.
     #[test]
     fn a_step_decides_a_limited_number_of_nodes_and_the_next_step_continues() {
         let rosters = Rosters::default();

@@ -93,6 +93,7 @@ async fn entries_of_deleted_sets_are_removed() {
     assert_eq!(kept, (0, 0, 0, 0));
 }
 
+/// DAEMONSET-25.
 #[tokio::test(start_paused = true)]
 async fn entries_of_deleted_nodes_are_removed() {
     let clock = Clock::simulated(world::now(), 7);
@@ -127,6 +128,7 @@ async fn entries_of_deleted_nodes_are_removed() {
 }
 
 // The sandbox refuses these operators in a DaemonSet, as an API server does without the gate, so the placement is made here.
+/// DAEMONSET-86.
 #[tokio::test(start_paused = true)]
 async fn tolerations_compare_numbers_only_with_the_gate() {
     for gate in [false, true] {

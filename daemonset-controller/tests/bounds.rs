@@ -186,6 +186,7 @@ fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
 }
 
 proptest! {
+    /// DAEMONSET-49.
     #[test]
     fn no_number_in_a_spec_makes_a_decision_expensive_or_breaks_a_limit(
         object in any_set(),
@@ -287,6 +288,7 @@ proptest! {
     }
 }
 
+/// DAEMONSET-63.
 #[test]
 fn one_change_in_a_set_of_many_nodes_costs_one_node() {
     let _alone = ALONE.lock();
@@ -315,6 +317,7 @@ fn one_change_in_a_set_of_many_nodes_costs_one_node() {
     });
 }
 
+/// DAEMONSET-64.
 #[test]
 fn hostile_sets_do_not_delay_other_sets() {
     let _alone = ALONE.lock();

@@ -130,6 +130,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
+    /// STATEFULSET-88.
     #[test]
     fn a_difference_is_reported_once_an_hour() {
         let (reports, set) = (Reports::default(), Uid::new("SET"));
@@ -145,6 +146,7 @@ mod tests {
         assert_eq!(reports.len(), 0);
     }
 
+    /// STATEFULSET-77.
     #[test]
     fn a_taken_name_is_examined_after_a_grace_period_and_once_an_hour() {
         let (reports, set, pod) = (Reports::default(), Uid::new("SET"), Arc::<str>::from("web-0"));

@@ -129,6 +129,7 @@ fn count(plan: &Plan, is_counted: fn(&Work) -> bool) -> usize {
 /// Greatest memory of a cached revision, in bytes, regardless of its data.
 const REVISION: usize = 8 << 10;
 
+/// STATEFULSET-2.
 #[test]
 fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
     let _alone = ALONE.lock();
@@ -148,6 +149,7 @@ fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
 }
 
 proptest! {
+    /// STATEFULSET-65, STATEFULSET-86.
     #[test]
     fn no_number_in_a_spec_makes_a_decision_expensive(
         object in any_set(),
@@ -201,6 +203,7 @@ fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
     snapshot(&object, &pods, limits).unwrap()
 }
 
+/// STATEFULSET-63.
 #[test]
 fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() {
     let _alone = ALONE.lock();
@@ -224,6 +227,7 @@ fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() 
     }
 }
 
+/// STATEFULSET-64.
 #[test]
 fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
     let _alone = ALONE.lock();
@@ -240,6 +244,7 @@ fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
     }
 }
 
+/// STATEFULSET-65, STATEFULSET-86.
 #[test]
 fn the_number_of_visited_ordinals_depends_on_existing_and_new_pods() {
     let object = |policy: &str| {
@@ -265,6 +270,7 @@ fn the_number_of_visited_ordinals_depends_on_existing_and_new_pods() {
     }
 }
 
+/// STATEFULSET-65.
 #[test]
 fn a_set_of_two_thousand_million_replicas_does_not_delay_other_sets() {
     let _alone = ALONE.lock();

@@ -60,6 +60,7 @@ mod tests {
         still_holds(&deletion, &on_node(live), &set, &criteria, now(), now())
     }
 
+    /// DAEMONSET-65.
     #[test]
     fn a_changed_pod_is_deleted_only_if_the_reason_still_applies() {
         use Why::{Duplicate, Failed, NodeVanished, NotEligible, Outdated, Replaced, Succeeded, Unavailable};

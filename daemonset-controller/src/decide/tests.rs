@@ -9,6 +9,7 @@ use crate::{
     world::{World, empty, pod, template, world},
 };
 
+/// DAEMONSET-5.
 #[test]
 fn a_set_that_selects_everything_is_only_reported() {
     let everything = world(2).rollout_to("b").spec("selector", json!({}));
@@ -21,6 +22,7 @@ fn a_set_that_selects_everything_is_only_reported() {
     assert!(matches!(broken.plan().problem, Some(Problem::Selector(_))) && broken.actions().is_empty());
 }
 
+/// DAEMONSET-6.
 #[test]
 fn a_terminating_set_does_nothing() {
     let world = empty(2).rollout_to("b").pod(0, pod().orphan()).pod(1, pod().label("app", "other")).deleting();
@@ -28,6 +30,7 @@ fn a_terminating_set_does_nothing() {
     assert!(world.actions().is_empty(), "{:?}", world.actions());
 }
 
+/// DAEMONSET-11, DAEMONSET-57.
 #[test]
 fn until_the_cache_shows_own_writes_only_the_status_is_written_without_the_generation() {
     let mut world = world(2).rollout_to("b").without_pod(1).status_of(json!({"observedGeneration": 2}));
@@ -40,6 +43,7 @@ fn until_the_cache_shows_own_writes_only_the_status_is_written_without_the_gener
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(2)));
 }
 
+/// DAEMONSET-18, DAEMONSET-69.
 #[test]
 fn pods_are_claimed_before_any_is_created() {
     let orphan = empty(2).pod(0, pod().orphan());
@@ -74,6 +78,7 @@ fn an_explanation_shows_the_state_of_a_set() {
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(6)));
 }
 
+/// DAEMONSET-28.
 #[test]
 fn pods_without_a_node_are_ignored_and_reported() {
     let mut world = world(1);
@@ -84,6 +89,7 @@ fn pods_without_a_node_are_ignored_and_reported() {
     assert_eq!(plan.waiting(), ["1 Pods are ignored: they are neither bound nor pinned to a node"]);
 }
 
+/// DAEMONSET-58.
 #[test]
 fn a_settled_set_needs_no_request() {
     let settled = json!({"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberAvailable": 2,
@@ -94,6 +100,7 @@ fn a_settled_set_needs_no_request() {
     assert!(plan.waiting().is_empty() && plan.due.is_none());
 }
 
+/// DAEMONSET-70.
 #[test]
 fn work_begins_after_the_refused_node_and_wraps_around() {
     let refused = |node: &str| Cursor(Some(Text::new(node)));
@@ -116,6 +123,7 @@ fn work_begins_after_the_refused_node_and_wraps_around() {
     assert_eq!(surge.work(), ["+n0", "+n1", "+n2"]);
 }
 
+/// DAEMONSET-68.
 #[test]
 fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
     let lost = world(3).rollout_to("b").without_pod(0).lost_create(0);
@@ -131,6 +139,7 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
     assert_eq!(world.work(), ["+n1"]);
 }
 
+/// DAEMONSET-70.
 #[test]
 fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
     // The number of held-back nodes exceeds the limit of creations, and they come first.
@@ -147,6 +156,7 @@ fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
     assert_eq!(unready.plan().deferred.total(), 0);
 }
 
+/// DAEMONSET-75.
 #[test]
 fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated() {
     let twins =
@@ -166,6 +176,7 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
     assert_eq!(unchanged(surge).len(), 1, "both Pods on the node count as new");
 }
 
+/// DAEMONSET-68.
 #[test]
 fn a_pod_that_may_have_been_created_counts_against_the_surge_of_the_others() {
     let surge = |max: i32| world(4).rollout_to("b").lost_create(0).limits(json!(0), json!(max));

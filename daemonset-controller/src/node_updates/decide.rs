@@ -32,6 +32,7 @@ mod tests {
     use super::*;
     use Eligibility::{Leaves, Runs, Stays, Vanished};
 
+    /// DAEMONSET-9, DAEMONSET-73.
     #[test]
     fn a_set_is_synced_if_the_node_may_change_its_pods_or_counts() {
         for (before, now, scheduled, misscheduled, affected) in [

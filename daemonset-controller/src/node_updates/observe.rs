@@ -97,6 +97,7 @@ mod tests {
         }
     }
 
+    /// DAEMONSET-64.
     #[test]
     fn a_change_of_a_node_costs_at_most_one_step_of_comparisons() {
         let hostile = (0..50).map(|n| known(&format!("hostile-{n}"), 600));

@@ -83,6 +83,7 @@ mod tests {
         node
     }
 
+    /// DAEMONSET-3.
     #[test]
     fn heartbeats_images_and_times_of_taints_change_nothing() {
         let taint = |time: &str| json!({"key": "k", "effect": "NoSchedule", "timeAdded": time});

@@ -230,6 +230,7 @@ mod tests {
         json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
     }
 
+    /// DAEMONSET-28.
     #[test]
     fn the_target_of_a_pod_is_the_node_to_which_it_is_bound_or_pinned() {
         let field =
@@ -255,6 +256,7 @@ mod tests {
         assert_eq!(pod(both).target(), "bound");
     }
 
+    /// DAEMONSET-2.
     #[test]
     fn only_pods_of_sets_and_orphans_are_cached() {
         for (owner, keep) in [(Some("DaemonSet"), true), (None, true), (Some("ReplicaSet"), false)] {

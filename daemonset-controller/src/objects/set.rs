@@ -218,6 +218,7 @@ mod tests {
         serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
     }
 
+    /// DAEMONSET-4.
     #[test]
     fn a_set_is_decoded_with_defaults() {
         let set = read(&agent()).unwrap();
@@ -227,6 +228,7 @@ mod tests {
         assert_eq!(set.update, limits);
     }
 
+    /// DAEMONSET-46.
     #[test]
     fn surge_is_allowed_by_any_positive_limit() {
         for (surge, allowed) in [
@@ -246,6 +248,7 @@ mod tests {
         }
     }
 
+    /// DAEMONSET-55.
     #[test]
     fn an_unknown_strategy_replaces_nothing() {
         let mut object = agent();
@@ -253,6 +256,7 @@ mod tests {
         assert_eq!(read(&object).unwrap().update, Update::OnDelete);
     }
 
+    /// DAEMONSET-4.
     #[test]
     fn invalid_objects_are_refused() {
         for (path, value, error) in [
@@ -274,6 +278,7 @@ mod tests {
         assert!(read(&object).unwrap_err().contains("spec.revisionHistoryLimit is -2"));
     }
 
+    /// DAEMONSET-58.
     #[test]
     fn omitted_zeros_of_a_status_are_written_as_null() {
         let status = Status { number_ready: 1, observed_generation: 2, collision_count: Some(3), ..Status::default() };
@@ -284,6 +289,7 @@ mod tests {
         );
     }
 
+    /// DAEMONSET-58.
     #[test]
     fn a_status_differs_by_its_counts_and_by_a_newer_generation() {
         let stored = Status { number_ready: 1, observed_generation: 2, ..Status::default() };

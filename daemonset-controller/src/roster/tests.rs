@@ -56,6 +56,7 @@ fn state(n: usize) -> Option<crate::world::PodBuilder> {
 
 proptest! {
     /// After any events, an updated roster equals a roster that is built from the caches.
+    /// DAEMONSET-63.
     #[test]
     fn an_updated_roster_equals_a_new_roster(steps in prop::collection::vec(step(), 1..25)) {
         let mut world = world(3).spec("minReadySeconds", json!(20));
@@ -107,6 +108,7 @@ proptest! {
     }
 }
 
+/// DAEMONSET-63.
 #[test]
 fn a_sync_decides_only_the_changed_nodes() {
     let mut world = world(5000).spec("minReadySeconds", json!(60));

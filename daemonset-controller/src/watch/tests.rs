@@ -49,6 +49,7 @@ fn enqueued<K: Object>(event: Event<K>, origin: Origin, handle: fn(&Watch, &Even
     watch.queue.len()
 }
 
+/// DAEMONSET-7.
 #[tokio::test(start_paused = true)]
 async fn events_of_pods_enqueue_their_owner_or_possible_adopters() {
     let updated = |old: PodBuilder, new: PodBuilder| Event::Updated { old: cached(old, 1), new: cached(new, 2) };
@@ -73,6 +74,7 @@ async fn events_of_pods_enqueue_their_owner_or_possible_adopters() {
     assert_eq!(enqueued(Event::Added(cached(pod(), 1)), Origin::Initial, Watch::on_pod), 0);
 }
 
+/// DAEMONSET-8.
 #[tokio::test(start_paused = true)]
 async fn events_of_revisions_enqueue_their_owner_unless_it_created_them() {
     let revision = |change: &dyn Fn(&mut Value), version: u32| -> Arc<ControllerRevision> {
@@ -103,6 +105,7 @@ async fn events_of_revisions_enqueue_their_owner_unless_it_created_them() {
     assert_eq!(watch.queue.len(), 1, "the sync of the set waits for the revision");
 }
 
+/// DAEMONSET-3, DAEMONSET-9.
 #[tokio::test(start_paused = true)]
 async fn only_changes_of_labels_and_taints_enqueue_a_node() {
     let node = |labels: Value, taints: Value, seen: &str| -> Arc<Node> {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, limits, set};
 
+/// DAEMONSET-58.
 #[tokio::test(start_paused = true)]
 async fn the_take_over_of_a_settled_set_writes_nothing() {
     let mut world = World::new().await;
@@ -20,6 +21,7 @@ async fn the_take_over_of_a_settled_set_writes_nothing() {
     assert_eq!(world.asked("get", SETS), 0);
 }
 
+/// DAEMONSET-79.
 #[tokio::test(start_paused = true)]
 async fn a_revision_of_another_release_restarts_no_pod() {
     let mut world = World::new().await;
@@ -43,6 +45,7 @@ async fn a_revision_of_another_release_restarts_no_pod() {
     assert!(world.written().is_empty(), "{:?}", world.written());
 }
 
+/// DAEMONSET-45.
 #[tokio::test(start_paused = true)]
 async fn pods_of_the_same_template_generation_survive_a_new_revision() {
     let mut world = World::new().await;
@@ -63,6 +66,7 @@ async fn pods_of_the_same_template_generation_survive_a_new_revision() {
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
 }
 
+/// DAEMONSET-62.
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_write_of_a_rollout_does_not_change_the_final_state() {
     for strategy in [limits(json!(1), json!(0)), limits(json!(0), json!(1))] {

@@ -32,6 +32,7 @@ async fn history(world: &World) -> Vec<String> {
     all.into_iter().map(|(number, image)| format!("{number} {image}")).collect()
 }
 
+/// DAEMONSET-36, DAEMONSET-38.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_makes_the_earlier_revision_the_newest() {
     let world = World::new().await;
@@ -61,6 +62,7 @@ async fn a_rollback_makes_the_earlier_revision_the_newest() {
     assert_eq!(world.get(REVISIONS, &first).await["data"], stored["data"]);
 }
 
+/// DAEMONSET-42.
 #[tokio::test(start_paused = true)]
 async fn a_name_taken_by_another_template_is_skipped() {
     let taken = {
@@ -90,6 +92,7 @@ async fn a_name_taken_by_another_template_is_skipped() {
     assert!(world.written().is_empty());
 }
 
+/// DAEMONSET-40.
 #[tokio::test(start_paused = true)]
 async fn of_two_equal_revisions_the_newer_stays_and_no_pod_is_restarted() {
     let world = World::new().await;
@@ -114,6 +117,7 @@ async fn of_two_equal_revisions_the_newer_stays_and_no_pod_is_restarted() {
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
 }
 
+/// DAEMONSET-41.
 #[tokio::test(start_paused = true)]
 async fn earlier_revisions_are_kept_up_to_the_limit() {
     let world = World::new().await;
@@ -126,6 +130,7 @@ async fn earlier_revisions_are_kept_up_to_the_limit() {
     assert_eq!(history(&world).await, ["4 img:4", "5 img:5"]);
 }
 
+/// DAEMONSET-41.
 #[tokio::test(start_paused = true)]
 async fn a_revision_in_use_is_kept_beyond_the_limit() {
     let world = World::new().await;
@@ -143,6 +148,7 @@ async fn a_revision_in_use_is_kept_beyond_the_limit() {
     assert_eq!(history(&world).await, ["3 img:3"]);
 }
 
+/// DAEMONSET-39, DAEMONSET-44.
 #[tokio::test(start_paused = true)]
 async fn revisions_without_a_hash_or_with_broken_data_do_not_hold_up_the_set() {
     let world = World::new().await;
@@ -165,6 +171,7 @@ async fn revisions_without_a_hash_or_with_broken_data_do_not_hold_up_the_set() {
     assert_eq!(history(&world).await.last().unwrap(), "41 img:2");
 }
 
+/// DAEMONSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_too_long_for_revisions_is_reported() {
     let world = World::new().await;
@@ -198,6 +205,7 @@ fn recording(world: &World) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
     (kube::Client::new(service, "default"), sent)
 }
 
+/// DAEMONSET-37.
 #[tokio::test(start_paused = true)]
 async fn the_data_of_a_revision_equal_the_bytes_that_upstream_stores() {
     let mut world = World::new().await;
@@ -235,6 +243,7 @@ async fn revision_of(spec: Value) -> (String, Value) {
     (name, stored)
 }
 
+/// DAEMONSET-43.
 #[tokio::test(start_paused = true)]
 async fn an_equal_revision_of_another_controller_is_used_with_its_hash() {
     let (taken, mut stored) = revision_of(json!({})).await;
@@ -260,6 +269,7 @@ async fn an_equal_revision_of_another_controller_is_used_with_its_hash() {
     assert!(world.done().is_empty(), "{:?}", world.done());
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_adoption_of_a_revision_does_not_hold_up_the_set() {
     let (_, mut stored) = revision_of(json!({"minReadySeconds": 1})).await;
@@ -283,6 +293,7 @@ async fn a_refused_adoption_of_a_revision_does_not_hold_up_the_set() {
     assert_eq!(world.get(REVISIONS, "agent-old").await["metadata"]["ownerReferences"][0]["name"], "agent");
 }
 
+/// DAEMONSET-40.
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
     let mut world = World::new().await;
@@ -337,6 +348,7 @@ async fn goes_on(world: &World) {
     assert_eq!(world.images().await, images);
 }
 
+/// DAEMONSET-75.
 #[tokio::test(start_paused = true)]
 async fn a_refused_relabelling_of_pods_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
@@ -362,6 +374,7 @@ async fn a_refused_relabelling_of_pods_does_not_hold_up_the_set() {
     }
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_of_a_duplicate_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
@@ -381,6 +394,7 @@ async fn a_refused_deletion_of_a_duplicate_does_not_hold_up_the_set() {
     }
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_of_an_earlier_revision_is_reported_and_tried_again() {
     let world = World::new().await;
@@ -402,6 +416,7 @@ async fn a_refused_deletion_of_an_earlier_revision_is_reported_and_tried_again()
     assert_eq!(history(&world).await, ["3 img:3"]);
 }
 
+/// DAEMONSET-44.
 #[tokio::test(start_paused = true)]
 async fn a_revision_with_another_controller_is_not_renumbered() {
     let world = World::new().await;
@@ -421,6 +436,7 @@ async fn a_revision_with_another_controller_is_not_renumbered() {
     assert_eq!(world.asked("update", REVISIONS), 0);
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_of_a_revision_does_not_hold_up_a_rollout() {
     for refusal in [Action::Invalid, Action::Forbidden] {
@@ -448,6 +464,7 @@ async fn a_refused_release_of_a_revision_does_not_hold_up_a_rollout() {
     }
 }
 
+/// DAEMONSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_cannot_be_stored_is_reported_and_tried_again() {
     for refusal in [Action::Invalid, Action::Forbidden, Action::InternalError] {

@@ -29,6 +29,7 @@ async fn owner(world: &World, pod: &str) -> Value {
     world.get("pods", pod).await["metadata"]["ownerReferences"][0]["name"].clone()
 }
 
+/// DAEMONSET-19.
 #[tokio::test(start_paused = true)]
 async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released() {
     let (world, pod) = settled("OnDelete").await;
@@ -58,6 +59,7 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released(
     assert_eq!((world.done(), world.asked("list", "pods")), (vec!["+node-1".to_owned()], 0));
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_the_label_of_its_revision_gets_an_empty_one_and_is_not_replaced() {
     for strategy in ["OnDelete", "RollingUpdate"] {
@@ -71,6 +73,7 @@ async fn a_pod_without_the_label_of_its_revision_gets_an_empty_one_and_is_not_re
     }
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_a_revision_is_outdated() {
     for (strategy, pods) in [("OnDelete", 1), ("RollingUpdate", 0)] {
@@ -83,6 +86,7 @@ async fn a_pod_without_a_revision_is_outdated() {
     }
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_created_until_the_read_of_a_hidden_pod_is_answered() {
     let (world, pod) = settled("RollingUpdate").await;
@@ -96,6 +100,7 @@ async fn no_pod_is_created_until_the_read_of_a_hidden_pod_is_answered() {
     assert_eq!((owner(&world, &pod).await, world.asked("create", "pods")), (Value::Null, 1));
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests_and_does_not_hold_up_the_set() {
     let (world, pod) = settled("OnDelete").await;
@@ -113,6 +118,7 @@ async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests_and_does_not_h
     assert!(reads <= 120, "{reads}");
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_not_read() {
     let (world, pod) = settled("RollingUpdate").await;
@@ -133,6 +139,7 @@ fn strip(world: &World) {
     }
 }
 
+/// DAEMONSET-83.
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_removes_the_label_causes_no_endless_creation_of_pods() {
     let world = World::new().await;

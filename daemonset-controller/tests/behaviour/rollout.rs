@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::world::{REVISIONS, World, limits, set};
 
+/// DAEMONSET-21, DAEMONSET-33, DAEMONSET-36, DAEMONSET-56, DAEMONSET-60.
 #[tokio::test(start_paused = true)]
 async fn every_node_gets_a_pod_and_a_rollout_replaces_one_at_a_time() {
     let world = World::new().await;
@@ -37,6 +38,7 @@ async fn every_node_gets_a_pod_and_a_rollout_replaces_one_at_a_time() {
     assert_eq!((count("SuccessfulCreate Created pod: agent-"), count("SuccessfulDelete Deleted pod: agent-")), (6, 3));
 }
 
+/// DAEMONSET-52.
 #[tokio::test(start_paused = true)]
 async fn with_surge_the_new_pod_is_available_before_the_old_one_is_deleted() {
     let world = World::new().await;
@@ -50,6 +52,7 @@ async fn with_surge_the_new_pod_is_available_before_the_old_one_is_deleted() {
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
 }
 
+/// DAEMONSET-49.
 #[tokio::test(start_paused = true)]
 async fn at_most_the_allowed_number_of_nodes_has_no_available_pod() {
     let world = World::new().await;
@@ -69,6 +72,7 @@ async fn at_most_the_allowed_number_of_nodes_has_no_available_pod() {
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
 }
 
+/// DAEMONSET-55.
 #[tokio::test(start_paused = true)]
 async fn on_delete_replaces_only_pods_that_users_delete() {
     let world = World::new().await;
@@ -84,6 +88,7 @@ async fn on_delete_replaces_only_pods_that_users_delete() {
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(1));
 }
 
+/// DAEMONSET-10, DAEMONSET-48.
 #[tokio::test(start_paused = true)]
 async fn a_rollout_waits_until_a_ready_pod_becomes_available() {
     let world = World::new().await;

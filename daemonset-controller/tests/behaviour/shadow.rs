@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, set};
 
+/// DAEMONSET-10.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_plans_the_next_step_of_a_rollout_on_time_and_writes_nothing() {
     let mut world = World::new().await;
@@ -26,6 +27,7 @@ async fn a_shadow_plans_the_next_step_of_a_rollout_on_time_and_writes_nothing() 
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:1", "node-2 img:1"]);
 }
 
+/// DAEMONSET-10.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_plans_the_deletion_of_a_failed_pod_at_the_end_of_each_back_off() {
     let mut world = World::new().await;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, limits, name, orphan, set, target};
 
+/// DAEMONSET-62.
 #[tokio::test(start_paused = true)]
 async fn lost_answers_create_nothing_twice() {
     for (verb, resource) in
@@ -31,6 +32,7 @@ async fn lost_answers_create_nothing_twice() {
     }
 }
 
+/// DAEMONSET-11, DAEMONSET-57, DAEMONSET-85.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_causes_no_second_creation_or_deletion() {
     let off = |gate| Settings::new().with_gate(gate, false);
@@ -79,6 +81,7 @@ async fn a_stale_cache_causes_no_second_creation_or_deletion() {
     }
 }
 
+/// DAEMONSET-62.
 #[tokio::test(start_paused = true)]
 async fn an_api_server_outage_during_a_rollout_causes_no_further_writes() {
     let world = World::new().await;
@@ -92,6 +95,7 @@ async fn an_api_server_outage_during_a_rollout_causes_no_further_writes() {
     assert_eq!(world.done(), ["-node-0", "+node-0", "-node-1", "+node-1", "-node-2", "+node-2"]);
 }
 
+/// DAEMONSET-65.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_has_become_available_is_not_deleted_on_a_stale_cache() {
     let world = World::new().await;
@@ -115,6 +119,7 @@ async fn a_pod_that_has_become_available_is_not_deleted_on_a_stale_cache() {
     assert_eq!(deleted, 1, "only one node is without an available Pod: {:?}", world.done());
 }
 
+/// DAEMONSET-24, DAEMONSET-72.
 #[tokio::test(start_paused = true)]
 async fn failed_pods_are_replaced_with_growing_delays() {
     let settings = Settings::new()
@@ -145,6 +150,7 @@ async fn failed_pods_are_replaced_with_growing_delays() {
     }
 }
 
+/// DAEMONSET-26.
 #[tokio::test(start_paused = true)]
 async fn a_succeeded_pod_is_replaced_without_delay() {
     let world = World::new().await;
@@ -160,6 +166,7 @@ async fn a_succeeded_pod_is_replaced_without_delay() {
     assert!(world.told(&format!("Normal SucceededDaemonPod Found succeeded daemon pod {found}")).await);
 }
 
+/// DAEMONSET-30, DAEMONSET-59, DAEMONSET-60, DAEMONSET-61.
 #[tokio::test(start_paused = true)]
 async fn refused_pods_are_reported_and_tried_again_one_at_a_time() {
     let world = World::new().await;
@@ -176,6 +183,7 @@ async fn refused_pods_are_reported_and_tried_again_one_at_a_time() {
     assert_eq!(world.status().await["numberReady"], json!(3));
 }
 
+/// DAEMONSET-59, DAEMONSET-60.
 #[tokio::test(start_paused = true)]
 async fn a_failed_deletion_is_reported_and_the_status_is_written() {
     let world = World::new().await;
@@ -191,6 +199,7 @@ async fn a_failed_deletion_is_reported_and_the_status_is_written() {
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
 }
 
+/// DAEMONSET-76.
 #[tokio::test(start_paused = true)]
 async fn only_one_pod_is_sent_to_a_terminating_namespace() {
     let world = World::new().await;
@@ -214,6 +223,7 @@ async fn only_one_pod_is_sent_to_a_terminating_namespace() {
     assert!(waiting.contains("no Pods are created: the namespace is terminating"), "{waiting}");
 }
 
+/// DAEMONSET-20, DAEMONSET-23.
 #[tokio::test(start_paused = true)]
 async fn a_second_pod_on_a_node_is_deleted_and_pods_of_other_owners_are_not_changed() {
     let world = World::new().await;
@@ -238,6 +248,7 @@ async fn a_second_pod_on_a_node_is_deleted_and_pods_of_other_owners_are_not_chan
     assert_eq!(world.done(), ["-node-1"]);
 }
 
+/// DAEMONSET-18, DAEMONSET-19.
 #[tokio::test(start_paused = true)]
 async fn orphans_are_adopted_and_pods_that_are_no_longer_selected_are_released() {
     let world = World::new().await;
@@ -256,6 +267,7 @@ async fn orphans_are_adopted_and_pods_that_are_no_longer_selected_are_released()
     assert_eq!(owners(&world.get("pods", "stray").await), Value::Null);
 }
 
+/// DAEMONSET-27.
 #[tokio::test(start_paused = true)]
 async fn an_unscheduled_pod_is_deleted_with_its_node() {
     let world = World::new().await;
@@ -276,6 +288,7 @@ async fn an_unscheduled_pod_is_deleted_with_its_node() {
     assert_eq!(world.status().await["desiredNumberScheduled"], json!(3));
 }
 
+/// DAEMONSET-63.
 #[tokio::test(start_paused = true)]
 async fn many_events_of_one_node_decide_only_that_node() {
     let world = World::new().await;
@@ -298,6 +311,7 @@ async fn many_events_of_one_node_decide_only_that_node() {
     assert_eq!(nodes.len(), 43);
 }
 
+/// DAEMONSET-68.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_holds_back_only_one_node() {
     let world = World::new().await;
@@ -311,6 +325,7 @@ async fn a_lost_answer_holds_back_only_one_node() {
     assert_eq!(world.done(), ["+node-1", "+node-2", "+node-0"]);
 }
 
+/// DAEMONSET-68.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_during_a_rollout_holds_back_only_one_node() {
     let world = World::new().await;
@@ -324,6 +339,7 @@ async fn a_lost_answer_during_a_rollout_holds_back_only_one_node() {
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
 }
 
+/// DAEMONSET-68.
 #[tokio::test(start_paused = true)]
 async fn pods_are_deleted_after_lost_answers_to_creations() {
     let world = World::new().await;
@@ -336,6 +352,7 @@ async fn pods_are_deleted_after_lost_answers_to_creations() {
     assert_eq!(world.done(), ["+node-0", "-node-0"]);
 }
 
+/// DAEMONSET-70.
 #[tokio::test(start_paused = true)]
 async fn a_refused_pod_does_not_delay_other_nodes() {
     let world = World::new().await;
@@ -354,6 +371,7 @@ async fn a_refused_pod_does_not_delay_other_nodes() {
     assert_eq!(world.done(), ["-node-1", "+node-1", "-node-2", "+node-2", "-node-0", "+node-0"]);
 }
 
+/// DAEMONSET-25.
 #[tokio::test(start_paused = true)]
 async fn a_new_generation_ends_the_back_off_of_failed_pods() {
     let world = World::new().await;
@@ -378,6 +396,7 @@ fn slowly(world: &World, verb: &str, resource: &str) {
     world.sandbox.faults().add(rule);
 }
 
+/// DAEMONSET-61.
 #[tokio::test(start_paused = true)]
 async fn deleted_orphans_are_adopted_with_growing_delays() {
     let world = World::new().await;
@@ -393,6 +412,7 @@ async fn deleted_orphans_are_adopted_with_growing_delays() {
     assert!((1..=14).contains(&tries), "it backs off: {tries}");
 }
 
+/// DAEMONSET-61.
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_deleted_again_with_growing_delays() {
     let world = World::with(Settings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;
@@ -411,6 +431,7 @@ async fn deleted_pods_are_deleted_again_with_growing_delays() {
     assert!((1..=14).contains(&tries), "it backs off: {tries}");
 }
 
+/// DAEMONSET-66.
 #[tokio::test(start_paused = true)]
 async fn after_a_conflict_a_status_waits_for_the_newer_set() {
     let world = World::new().await;
@@ -429,6 +450,7 @@ async fn after_a_conflict_a_status_waits_for_the_newer_set() {
     assert_eq!(world.status().await["numberReady"], json!(2));
 }
 
+/// DAEMONSET-8.
 #[tokio::test(start_paused = true)]
 async fn a_late_event_of_the_own_revision_continues_a_rollout() {
     let world = World::new().await;
@@ -443,6 +465,7 @@ async fn a_late_event_of_the_own_revision_continues_a_rollout() {
     assert!(!metrics.contains("resource=\"controllerrevisions\"} 1"), "upstream counts Pods and DaemonSets only");
 }
 
+/// DAEMONSET-64.
 #[tokio::test(start_paused = true)]
 async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
     let world = World::new().await;
@@ -473,6 +496,7 @@ async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
     assert!(further < 10, "only waits for own writes: {further}");
 }
 
+/// DAEMONSET-69.
 #[tokio::test(start_paused = true)]
 async fn a_steady_supply_of_orphans_does_not_prevent_the_management_of_a_set() {
     let world = World::new().await;
@@ -493,6 +517,7 @@ async fn a_steady_supply_of_orphans_does_not_prevent_the_management_of_a_set() {
     assert_eq!(world.images().await, ["node-0 img:1", "node-1 img:1", "node-2 img:1"]);
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_that_cannot_be_adopted_does_not_delay_other_nodes() {
     let world = World::new().await;
@@ -520,6 +545,7 @@ async fn an_orphan_that_cannot_be_adopted_does_not_delay_other_nodes() {
     );
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn orphans_that_cannot_be_adopted_take_no_place_of_nodes_that_need_a_pod() {
     // With either refusal, the first nodes could take all places of a sync.
@@ -535,6 +561,7 @@ async fn orphans_that_cannot_be_adopted_take_no_place_of_nodes_that_need_a_pod()
     }
 }
 
+/// DAEMONSET-65.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_another_client_writes_all_the_time_is_deleted() {
     for change in [
@@ -560,6 +587,7 @@ async fn a_pod_that_another_client_writes_all_the_time_is_deleted() {
     }
 }
 
+/// DAEMONSET-30.
 #[tokio::test(start_paused = true)]
 async fn only_a_few_large_pods_are_in_flight() {
     let world = World::new().await;
@@ -582,6 +610,7 @@ async fn only_a_few_large_pods_are_in_flight() {
     assert_eq!(batches, [2, 4, 7, 7, 7, 2, 0], "at most seven bodies of a megabyte: {asked:?}");
 }
 
+/// DAEMONSET-70.
 #[tokio::test(start_paused = true)]
 async fn a_new_generation_begins_with_the_first_node() {
     let world = World::new().await;
@@ -599,6 +628,7 @@ async fn a_new_generation_begins_with_the_first_node() {
     assert_eq!(world.done(), ["+node-0", "+node-1", "+node-2"]);
 }
 
+/// DAEMONSET-24.
 #[tokio::test(start_paused = true)]
 async fn a_failed_pod_is_reported_before_its_replacement_is_created() {
     let world = World::new().await;
@@ -614,6 +644,7 @@ async fn a_failed_pod_is_reported_before_its_replacement_is_created() {
     assert_eq!(reasons, ["FailedDaemonPod", "SuccessfulCreate", "SuccessfulDelete"]);
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_of_a_pod_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {

@@ -159,6 +159,7 @@ mod tests {
         retentions.flat_map(|retention| [(retention, false), (retention, true)])
     }
 
+    /// STATEFULSET-43.
     #[test]
     fn the_retention_policy_determines_the_owners() {
         let wanted = |deleted, scaled, condemned| {
@@ -175,6 +176,7 @@ mod tests {
         assert_eq!(wanted(Delete, Delete, true), (false, true));
     }
 
+    /// STATEFULSET-45.
     #[test]
     fn a_change_needs_no_second_change() {
         let lists = [
@@ -200,6 +202,7 @@ mod tests {
         }
     }
 
+    /// STATEFULSET-46.
     #[test]
     fn references_to_earlier_objects_are_left_to_the_garbage_collector() {
         let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Delete };
@@ -210,6 +213,7 @@ mod tests {
         assert_eq!(owners(RETAIN, false).judge(&[set("OLD")]), Verdict { conflicting: false, change: None });
     }
 
+    /// STATEFULSET-45.
     #[test]
     fn a_claim_of_another_controller_loses_the_reference_to_the_set() {
         let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
@@ -237,6 +241,7 @@ mod tests {
         assert_eq!(owners(policy, false).judge(&[odd]).change, None);
     }
 
+    /// STATEFULSET-42.
     #[test]
     fn a_claim_that_is_deleted_with_an_earlier_pod_is_stale() {
         let policy = Retention { when_deleted: Keep::Retain, when_scaled: Keep::Delete };

@@ -14,6 +14,7 @@ fn waiting(world: &World) -> String {
     world.plan().reconcile.waiting.into_vec().join("; ")
 }
 
+/// STATEFULSET-60.
 #[test]
 fn a_set_at_rest_does_nothing() {
     for world in [world(3), world(3).burst(), world(0), world(2).with_claims("Retain", "Retain")] {
@@ -22,6 +23,7 @@ fn a_set_at_rest_does_nothing() {
     }
 }
 
+/// STATEFULSET-20.
 #[test]
 fn pods_are_created_one_after_the_other() {
     assert_eq!(empty(3).revision("a", 1).work(), ["+0"]);
@@ -41,12 +43,14 @@ fn pods_are_created_one_after_the_other() {
     assert_eq!(early.plan().available_in, Some(std::time::Duration::from_secs(5)));
 }
 
+/// STATEFULSET-21.
 #[test]
 fn parallel_pods_are_created_at_the_same_time() {
     assert_eq!(empty(3).burst().revision("a", 1).work(), ["+0", "+1", "+2"]);
     assert_eq!(world(3).burst().without_pod(1).pod(pod(0).unready()).work(), ["+1"]);
 }
 
+/// STATEFULSET-24.
 #[test]
 fn ordinals_begin_at_the_start_of_the_range() {
     assert_eq!(empty(2).burst().revision("a", 1).spec("ordinals", json!({"start": 5})).work(), ["+5", "+6"]);
@@ -58,6 +62,7 @@ fn ordinals_begin_at_the_start_of_the_range() {
     assert_eq!(moved.pod(pod(3)).pod(pod(4)).without_pod(1).work(), ["-0"]);
 }
 
+/// STATEFULSET-17, STATEFULSET-26.
 #[test]
 fn a_finished_pod_is_deleted() {
     for phase in ["Failed", "Succeeded"] {
@@ -68,6 +73,7 @@ fn a_finished_pod_is_deleted() {
     assert_eq!(world(3).burst().rollout_to("b").pod(pod(2).phase("Failed")).work(), ["-2"]);
 }
 
+/// STATEFULSET-22, STATEFULSET-23, STATEFULSET-87.
 #[test]
 fn surplus_pods_are_deleted_from_the_highest_ordinal() {
     let set = |pods: Vec<PodBuilder>| pods.into_iter().fold(world(6).spec("replicas", json!(3)), World::pod);
@@ -86,6 +92,7 @@ fn surplus_pods_are_deleted_from_the_highest_ordinal() {
     assert_eq!(set(vec![pod(5).unready(), pod(4).going()]).burst().work(), ["-5", "-3"]);
 }
 
+/// STATEFULSET-27, STATEFULSET-28.
 #[test]
 fn a_rolling_update_replaces_one_pod_at_a_time_from_the_highest_ordinal() {
     let rollout = || world(3).rollout_to("b");
@@ -99,6 +106,7 @@ fn a_rolling_update_replaces_one_pod_at_a_time_from_the_highest_ordinal() {
     assert_eq!(rollout().pod(pod(2).unready()).work(), none(), "but not with OrderedReady, where it blocks the others");
 }
 
+/// STATEFULSET-29.
 #[test]
 fn a_rolling_update_respects_the_partition_and_on_delete() {
     let rollout = |partition| world(3).rollout_to("b").partition(partition);
@@ -110,6 +118,7 @@ fn a_rolling_update_respects_the_partition_and_on_delete() {
     assert_eq!(on_delete.work(), none());
 }
 
+/// STATEFULSET-16.
 #[test]
 fn new_pods_have_the_revision_of_their_ordinal() {
     let from = |strategy: Value, start: i32, current: i32| -> Vec<String> {
@@ -133,6 +142,7 @@ fn new_pods_have_the_revision_of_their_ordinal() {
     assert_eq!(from(json!({"type": "OnDelete"}), 0, 3), ["Update"; 4]);
 }
 
+/// STATEFULSET-30, STATEFULSET-85.
 #[test]
 fn several_pods_may_be_unavailable_with_the_gate() {
     let deletions = |most: Value, replicas: i32, unavailable: i32| {
@@ -170,6 +180,7 @@ fn several_pods_may_be_unavailable_with_the_gate() {
     assert_eq!(off.work(), ["-3"], "the field has no effect without the gate");
 }
 
+/// STATEFULSET-30.
 #[test]
 fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
     // The template is changed again before any Pod is available: all Pods are ready.
@@ -180,6 +191,7 @@ fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
     }
 }
 
+/// STATEFULSET-68.
 #[test]
 fn a_stuck_pod_is_replaced_with_the_tune() {
     let mut stuck = world(3).rollout_to("b").pod(pod(2).of("x").never_ready());
@@ -191,6 +203,7 @@ fn a_stuck_pod_is_replaced_with_the_tune() {
     assert_eq!(stuck.partition(3).work(), none(), "its ordinal is below the partition");
 }
 
+/// STATEFULSET-68.
 #[test]
 fn a_pod_that_was_ready_is_not_stuck() {
     let mut rollout = world(3).rollout_to("b").pod(pod(2).of("b").unready());
@@ -211,6 +224,7 @@ fn a_pod_that_was_ready_is_not_stuck() {
     assert_eq!(given_up.work(), ["-1"], "the Pod above it is stuck as well");
 }
 
+/// STATEFULSET-19.
 #[test]
 fn a_terminating_set_only_gets_a_status() {
     let world = world(3).rollout_to("b").without_pod(1).pod(pod(7)).deleting();
@@ -218,6 +232,7 @@ fn a_terminating_set_only_gets_a_status() {
     assert_eq!(world.plan().status.replicas, 3);
 }
 
+/// STATEFULSET-6.
 #[test]
 fn orphans_with_a_pod_name_are_adopted_and_other_names_are_released() {
     let world =
@@ -234,6 +249,7 @@ fn orphans_with_a_pod_name_are_adopted_and_other_names_are_released() {
     assert_eq!(world.clone().pod(pod(0)).work(), ["-05"], "its ordinal is 5");
 }
 
+/// STATEFULSET-11, STATEFULSET-12, STATEFULSET-76.
 #[test]
 fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
     let stray = |ordinal: i32, name: &str| pod(ordinal).name(name);
@@ -256,6 +272,7 @@ fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
     assert_eq!(world(2).pod(stray(3, "web-2147483648")).pod(stray(4, "web-02147483648")).work(), none());
 }
 
+/// STATEFULSET-12, STATEFULSET-23.
 #[test]
 fn a_condemned_pod_is_not_confused_with_a_pod_of_the_same_ordinal() {
     let both = world(1).pod(pod(7)).pod(pod(7).name("web-07").unready());
@@ -266,6 +283,7 @@ fn a_condemned_pod_is_not_confused_with_a_pod_of_the_same_ordinal() {
     assert_eq!(both.work(), none(), "the Pod with the lowest ordinal blocks them");
 }
 
+/// STATEFULSET-88.
 #[test]
 fn claims_that_fall_short_of_their_template_are_reported_once() {
     let template = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
@@ -296,6 +314,7 @@ fn claims_that_fall_short_of_their_template_are_reported_once() {
     assert!(lines(&many).contains("5 more claims do not match their volumeClaimTemplates"), "{}", lines(&many));
 }
 
+/// STATEFULSET-78.
 #[test]
 fn a_pod_that_has_lost_its_name_label_gets_it_back() {
     assert_eq!(world(2).pod(pod(1).unlabelled()).work(), ["~1"]);
@@ -313,6 +332,7 @@ fn a_pod_that_has_lost_its_name_label_gets_it_back() {
     assert_eq!(world(2).with_claims("Retain", "Retain").pod(pod(1)).work(), ["~1"]);
 }
 
+/// STATEFULSET-41.
 #[test]
 fn claims_are_created_before_their_pod_and_again_while_it_is_pending() {
     let set = || world(2).with_claims("Retain", "Retain");
@@ -322,6 +342,7 @@ fn claims_are_created_before_their_pod_and_again_while_it_is_pending() {
     assert_eq!(set().without_claim(1).work(), none(), "a running Pod needs no new claim");
 }
 
+/// STATEFULSET-43, STATEFULSET-44, STATEFULSET-82.
 #[test]
 fn claims_get_the_owners_of_the_retention_policy() {
     let owner = |kind: &str, api: &str, name: &str, uid: &str| json!([{"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
@@ -352,6 +373,7 @@ fn claims_get_the_owners_of_the_retention_policy() {
     assert!(waiting(&again).contains("claim data-web-2 of the previous Pod is still to be deleted"));
 }
 
+/// STATEFULSET-50, STATEFULSET-51, STATEFULSET-75.
 #[test]
 fn the_status_counts_the_existing_pods() {
     let status = |world: &World| world.plan().status;
@@ -374,6 +396,7 @@ fn the_status_counts_the_existing_pods() {
     assert_eq!(status(&world(3).rollout_to("b").pod(pod(2).of("x"))).current_replicas, 2);
 }
 
+/// STATEFULSET-31.
 #[test]
 fn a_rollout_is_complete_when_all_pods_are_updated_and_ready() {
     let updated = || (0..3).fold(world(3).rollout_to("b"), |world, n| world.pod(pod(n).of("b")));
@@ -385,6 +408,7 @@ fn a_rollout_is_complete_when_all_pods_are_updated_and_ready() {
     assert_eq!(current(world(0).rollout_to("b")), ("web-b".to_owned(), 0));
 }
 
+/// STATEFULSET-54.
 #[test]
 fn the_next_check_is_when_a_pod_becomes_available() {
     let set = world(2).spec("minReadySeconds", json!(10)).pod(pod(1).ready(4));
@@ -456,6 +480,7 @@ prop_compose! {
 }
 
 proptest! {
+    /// STATEFULSET-20, STATEFULSET-22, STATEFULSET-26, STATEFULSET-27, STATEFULSET-28, STATEFULSET-29, STATEFULSET-30, STATEFULSET-50, STATEFULSET-75.
     #[test]
     fn invariants_of_the_specification(world in any_world()) {
         let snapshot = world.snapshot();
@@ -512,6 +537,7 @@ proptest! {
         prop_assert!(status.updated_replicas <= status.replicas);
     }
 
+    /// STATEFULSET-19, STATEFULSET-41, STATEFULSET-44.
     #[test]
     fn claims_are_written_before_their_pods_are_created_or_deleted(world in any_world()) {
         let (snapshot, plan) = (world.snapshot(), world.plan());

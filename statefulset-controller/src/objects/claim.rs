@@ -150,6 +150,7 @@ mod tests {
         serde_json::from_str(&json.to_string()).unwrap()
     }
 
+    /// STATEFULSET-88.
     #[test]
     fn a_claim_that_satisfies_its_template_has_no_shortfall() {
         let template = spec("2Gi", &["ReadWriteOnce"], None, None);
@@ -167,6 +168,7 @@ mod tests {
         assert_eq!(spec("2Gi", &["ReadWriteOnce"], None, None).shortfall(&ClaimSpec::default()), None);
     }
 
+    /// STATEFULSET-88.
     #[test]
     fn a_shortfall_names_size_access_modes_class_and_volume_mode() {
         let template = spec("2Gi", &["ReadWriteMany", "ReadWriteOnce"], Some("fast"), None);
@@ -191,6 +193,7 @@ mod tests {
         );
     }
 
+    /// STATEFULSET-88.
     #[test]
     fn the_storage_class_is_read_from_its_old_annotation() {
         let json = json!({"metadata": {"name": "c", "annotations": {STORAGE_CLASS_ANNOTATION: "fast"}}, "spec": {}});

@@ -214,6 +214,7 @@ mod tests {
         serde_json::from_str(&json.to_string()).unwrap()
     }
 
+    /// STATEFULSET-1.
     #[test]
     fn only_pods_of_sets_and_orphans_are_cached() {
         for (owner, keep) in [(Some("StatefulSet"), true), (None, true), (Some("ReplicaSet"), false)] {
@@ -236,6 +237,7 @@ mod tests {
         assert!((0..40).all(|n| pod.claim(&format!("v{n}")) == Some(format!("c{n}").as_str())));
     }
 
+    /// STATEFULSET-68.
     #[test]
     fn a_pod_whose_readiness_changed_after_its_start_has_been_ready() {
         let pod = |status: Value| {
@@ -263,6 +265,7 @@ mod tests {
         }
     }
 
+    /// STATEFULSET-6, STATEFULSET-11, STATEFULSET-12.
     #[test]
     fn a_name_gives_set_and_ordinal() {
         for (name, ordinal) in [

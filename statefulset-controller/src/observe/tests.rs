@@ -63,6 +63,7 @@ async fn a_template_is_parsed_once_until_it_changes() {
     assert_ne!(first.data().bytes(), changed.data().bytes());
 }
 
+/// STATEFULSET-5.
 #[tokio::test(start_paused = true)]
 async fn a_sync_registers_an_awaited_write_and_an_explanation_does_not() {
     let (controller, key) = (controller(), Key::new("shop", "web"));

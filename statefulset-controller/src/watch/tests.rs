@@ -45,6 +45,7 @@ impl Ground {
     }
 }
 
+/// STATEFULSET-3.
 #[tokio::test(start_paused = true)]
 async fn a_pod_event_enqueues_its_set() {
     for (event, keys) in [
@@ -64,6 +65,7 @@ async fn a_pod_event_enqueues_its_set() {
     assert!(ground.watch.queue.is_empty(), "the first list of sets enqueues every set");
 }
 
+/// STATEFULSET-4.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_became_ready_enqueues_its_set_again_when_it_becomes_available() {
     let ground = ground(10);
@@ -77,6 +79,7 @@ async fn a_pod_that_became_ready_enqueues_its_set_again_when_it_becomes_availabl
     assert_eq!(ground.watch.queue.next().await, Some(key));
 }
 
+/// STATEFULSET-5, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
 async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
     let ground = ground(0);

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{CLAIMS, ME, NS, SETS, World, claims, owners, set};
 
+/// STATEFULSET-15, STATEFULSET-40, STATEFULSET-41, STATEFULSET-47.
 #[tokio::test(start_paused = true)]
 async fn every_pod_has_claims_that_outlive_it() {
     let world = World::new().await;
@@ -24,6 +25,7 @@ async fn every_pod_has_claims_that_outlive_it() {
     assert_eq!(world.asked("create", CLAIMS), 2, "the claims are used again");
 }
 
+/// STATEFULSET-63.
 #[tokio::test(start_paused = true)]
 async fn more_claims_than_a_sync_writes_come_before_the_creation_and_deletion_of_their_pod() {
     for policy in ["OrderedReady", "Parallel"] {
@@ -55,6 +57,7 @@ async fn more_claims_than_a_sync_writes_come_before_the_creation_and_deletion_of
     }
 }
 
+/// STATEFULSET-43, STATEFULSET-44, STATEFULSET-81.
 #[tokio::test(start_paused = true)]
 async fn claims_are_owned_by_the_set_or_the_pod_of_the_retention_policy() {
     let world = World::new().await;
@@ -79,6 +82,7 @@ async fn claims_are_owned_by_the_set_or_the_pod_of_the_retention_policy() {
     assert_eq!(world.asked("patch", "pods") + world.asked("update", "pods"), 0, "the Pod itself is not written");
 }
 
+/// STATEFULSET-42, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_for_the_deletion_of_the_claim_of_the_previous_pod() {
     let world = World::new().await;
@@ -100,6 +104,7 @@ async fn a_pod_waits_for_the_deletion_of_the_claim_of_the_previous_pod() {
     assert!(owners(&world.get(CLAIMS, "data-web-1").await).is_empty());
 }
 
+/// STATEFULSET-42, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_for_the_end_of_a_terminating_claim() {
     let world = World::new().await;
@@ -122,6 +127,7 @@ async fn a_pod_waits_for_the_end_of_a_terminating_claim() {
     assert_eq!(world.names("pods").await, ["web-0"], "the Pod is created as soon as the claim is deleted");
 }
 
+/// STATEFULSET-41.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_claim_of_a_pending_pod_is_created_again() {
     let world = World::new().await;
@@ -137,6 +143,7 @@ async fn a_deleted_claim_of_a_pending_pod_is_created_again() {
     assert_eq!(world.names(CLAIMS).await, ["data-web-0"]);
 }
 
+/// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
 async fn a_refused_claim_is_reported() {
     let world = World::new().await;
@@ -157,6 +164,7 @@ async fn a_refused_claim_is_reported() {
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-45.
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_another_controller_is_not_changed() {
     let world = World::new().await;
@@ -175,6 +183,7 @@ async fn a_claim_of_another_controller_is_not_changed() {
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-48.
 #[tokio::test(start_paused = true)]
 async fn claims_get_their_owner_although_their_pod_is_refused() {
     let world = World::new().await;
@@ -198,6 +207,7 @@ async fn claims_get_their_owner_although_their_pod_is_refused() {
     assert!(!world.told("Warning FailedUpdate").await);
 }
 
+/// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
 async fn the_creation_of_a_pod_is_reported_before_the_owners_of_its_claims_are_written() {
     let world = World::new().await;
@@ -221,6 +231,7 @@ async fn the_creation_of_a_pod_is_reported_before_the_owners_of_its_claims_are_w
     assert!(!world.told("Warning").await, "{:#?}", world.events().await);
 }
 
+/// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
 async fn claims_created_with_their_pod_get_their_owner_without_a_conflict() {
     let world = World::new().await;
@@ -233,6 +244,7 @@ async fn claims_created_with_their_pod_get_their_owner_without_a_conflict() {
 }
 
 /// The volume binder writes a new claim as soon as its Pod exists. The next event of the Pod adds the owner reference.
+/// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
 async fn a_new_claim_is_not_written_until_the_cache_shows_its_pod() {
     let world = World::new().await;
@@ -245,6 +257,7 @@ async fn a_new_claim_is_not_written_until_the_cache_shows_its_pod() {
     assert_eq!(world.done(), ["+data-web-0", "+web-0", "~data-web-0"]);
 }
 
+/// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
 async fn several_failures_of_claims_are_listed_as_in_go() {
     let world = World::new().await;
@@ -262,6 +275,7 @@ async fn several_failures_of_claims_are_listed_as_in_go() {
     assert!(event.is_some_and(|e| e.contains(", failed to create PVC log-web-0: ") && e.ends_with(']')), "{events:#?}");
 }
 
+/// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_the_cache_does_not_show_yet_is_reported_for_the_pod() {
     let world = World::new().await;
@@ -300,6 +314,7 @@ async fn a_refused_owner_of_a_claim_is_reported_in_the_words_of_upstream() {
     assert!(world.told(start).await, "{:#?}", world.events().await);
 }
 
+/// STATEFULSET-45.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_over_the_claim_of_a_condemned_pod_is_reported_only_if_the_claim_is_written() {
     let event = "Warning ConflictingController PersistentVolumeClaim data-web-1";
@@ -327,6 +342,7 @@ async fn a_conflict_over_the_claim_of_a_condemned_pod_is_reported_only_if_the_cl
     }
 }
 
+/// STATEFULSET-88.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_falls_short_of_its_template_is_reported_once() {
     let world = World::new().await;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, claims, set};
 
+/// STATEFULSET-60.
 #[tokio::test(start_paused = true)]
 async fn the_take_over_of_a_settled_set_writes_nothing() {
     let mut world = World::new().await;
@@ -17,6 +18,7 @@ async fn the_take_over_of_a_settled_set_writes_nothing() {
     assert!(world.written().is_empty(), "{:?}", world.written());
 }
 
+/// STATEFULSET-35.
 #[tokio::test(start_paused = true)]
 async fn a_revision_of_an_earlier_server_version_restarts_no_pod() {
     let mut world = World::new().await;
@@ -42,6 +44,7 @@ async fn a_revision_of_an_earlier_server_version_restarts_no_pod() {
     assert!(world.written().is_empty(), "{:?}", world.written());
 }
 
+/// STATEFULSET-61.
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_write_does_not_change_the_final_state() {
     for at in 0..24 {

@@ -31,6 +31,7 @@ async fn owners_of(world: &World, pod: &str) -> Vec<String> {
 }
 
 /// Upstream: `test/e2e/apps/statefulset.go`, "should adopt matching orphans and release non-matching pods".
+/// STATEFULSET-7, STATEFULSET-79.
 #[tokio::test(start_paused = true)]
 async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released() {
     // With a rolling update, the Pod would be replaced, because it has lost the label of its revision.
@@ -62,6 +63,7 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released(
     assert_eq!(world.asked("list", "pods"), reads);
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_released_pod_is_adopted_within_a_minute_of_its_labels_coming_back() {
     let world = settled(1, json!({})).await;
@@ -73,6 +75,7 @@ async fn a_released_pod_is_adopted_within_a_minute_of_its_labels_coming_back() {
     assert_eq!(owners_of(&world, "web-0").await, ["StatefulSet web"]);
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_the_label_of_its_name_gets_it_back_and_is_not_replaced() {
     for patch in [json!({POD_NAME: null}), json!({POD_NAME: null, "apps.kubernetes.io/pod-index": null})] {
@@ -89,6 +92,7 @@ async fn a_pod_without_the_label_of_its_name_gets_it_back_and_is_not_replaced() 
     }
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_gets_the_label_back_although_a_pod_before_it_is_not_ready() {
     let world = settled(3, json!({})).await;
@@ -99,6 +103,7 @@ async fn a_pod_gets_the_label_back_although_a_pod_before_it_is_not_ready() {
     assert_eq!(world.get("pods", "web-2").await["metadata"]["labels"][POD_NAME], "web-2");
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_created_until_the_read_of_a_hidden_pod_is_answered() {
     let world = settled(1, json!({})).await;
@@ -113,6 +118,7 @@ async fn no_pod_is_created_until_the_read_of_a_hidden_pod_is_answered() {
     assert!(owners_of(&world, "web-0").await.is_empty());
 }
 
+/// STATEFULSET-79.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_lost_the_label_while_no_process_ran_is_found_by_its_name() {
     let mut world = settled(2, json!({})).await;
@@ -129,6 +135,7 @@ async fn a_pod_that_lost_the_label_while_no_process_ran_is_found_by_its_name() {
     assert_eq!(world.count("FailedCreate").await, 0);
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests() {
     let world = settled(1, json!({})).await;
@@ -142,6 +149,7 @@ async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests() {
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_not_read() {
     let world = settled(3, json!({})).await;
@@ -165,6 +173,7 @@ fn strip(world: &World) {
     }
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_removes_the_label_delays_a_set_and_does_not_stop_it() {
     let world = World::new().await;

@@ -29,6 +29,7 @@ async fn hour(world: &World) -> (u64, u64, i64) {
     (world.asked("create", "pods"), world.asked("get", "pods"), world.count("FailedCreate").await)
 }
 
+/// STATEFULSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
     let unselected = "is not selected by the StatefulSet";
@@ -59,6 +60,7 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
     }
 }
 
+/// STATEFULSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_set_continues_soon_after_an_orphan_with_its_pod_name_is_deleted() {
     for (orphan, seconds) in [(pod("web-0", "other", json!([])), 0), (unlabelled("web-0", "other", json!([])), 60)] {
@@ -75,6 +77,7 @@ async fn a_set_continues_soon_after_an_orphan_with_its_pod_name_is_deleted() {
     }
 }
 
+/// STATEFULSET-79.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_replaced_by_hand_is_adopted_without_a_failed_create_event() {
     let world = World::new().await;
@@ -100,6 +103,7 @@ async fn a_pod_that_was_replaced_by_hand_is_adopted_without_a_failed_create_even
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-11, STATEFULSET-12.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_leading_zeros_out_of_range_is_deleted() {
     let world = World::new().await;
@@ -117,6 +121,7 @@ async fn a_pod_with_leading_zeros_out_of_range_is_deleted() {
     assert_eq!(world.status().await["replicas"], 2);
 }
 
+/// STATEFULSET-12, STATEFULSET-76.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_leading_zeros_in_range_occupies_its_ordinal() {
     let world = World::new().await;

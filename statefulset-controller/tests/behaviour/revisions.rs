@@ -17,6 +17,7 @@ fn numbered(list: &[(i64, &str)]) -> Vec<(i64, String)> {
     list.iter().map(|(number, image)| (*number, (*image).to_owned())).collect()
 }
 
+/// STATEFULSET-32, STATEFULSET-33.
 #[tokio::test(start_paused = true)]
 async fn a_revision_is_named_after_the_hash_of_its_template() {
     let world = World::new().await;
@@ -33,6 +34,7 @@ async fn a_revision_is_named_after_the_hash_of_its_template() {
     assert_eq!(revision["data"]["spec"]["template"]["$patch"], "replace");
 }
 
+/// STATEFULSET-34.
 #[tokio::test(start_paused = true)]
 async fn the_revision_of_an_earlier_template_is_renumbered_and_its_pods_stay() {
     let world = World::new().await;
@@ -50,6 +52,7 @@ async fn the_revision_of_an_earlier_template_is_renumbered_and_its_pods_stay() {
     assert_eq!(status["currentRevision"], status["updateRevision"]);
 }
 
+/// STATEFULSET-38.
 #[tokio::test(start_paused = true)]
 async fn unused_revisions_are_kept_up_to_the_limit() {
     let world = World::new().await;
@@ -62,6 +65,7 @@ async fn unused_revisions_are_kept_up_to_the_limit() {
     assert_eq!(numbers(&world).await, numbered(&[(4, "img:4"), (5, "img:5"), (6, "img:6")]));
 }
 
+/// STATEFULSET-36.
 #[tokio::test(start_paused = true)]
 async fn a_name_taken_by_other_data_counts_as_a_collision() {
     let world = World::new().await;
@@ -98,6 +102,7 @@ async fn a_name_taken_by_other_data_counts_as_a_collision() {
     assert!(world.written().is_empty(), "{:?}", world.written());
 }
 
+/// STATEFULSET-10.
 #[tokio::test(start_paused = true)]
 async fn orphaned_revisions_that_match_are_adopted() {
     let world = World::new().await;
@@ -112,6 +117,7 @@ async fn orphaned_revisions_that_match_are_adopted() {
     assert_eq!(numbers(&world).await.len(), 1);
 }
 
+/// STATEFULSET-72.
 #[tokio::test(start_paused = true)]
 async fn conditions_of_other_writers_stay_in_the_status() {
     let world = World::new().await;
@@ -130,6 +136,7 @@ async fn conditions_of_other_writers_stay_in_the_status() {
     assert_eq!((&status["conditions"][0]["type"], &status["replicas"]), (&json!("Checked"), &json!(2)));
 }
 
+/// STATEFULSET-83.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
     let world = World::new().await;
@@ -157,6 +164,7 @@ async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
     assert!(revisions.contains(&status["updateRevision"].as_str().unwrap().to_owned()), "{status}");
 }
 
+/// STATEFULSET-36.
 #[tokio::test(start_paused = true)]
 async fn a_collision_with_the_current_revision_does_not_make_the_rollout_look_complete() {
     let world = World::new().await;

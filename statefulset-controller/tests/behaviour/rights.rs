@@ -34,6 +34,7 @@ async fn told(world: &World, start: &str) -> i64 {
     of.map(|event| event["count"].as_i64().unwrap_or(1)).sum()
 }
 
+/// STATEFULSET-89.
 #[tokio::test(start_paused = true)]
 async fn a_scale_down_reports_a_denied_claim_owner_and_continues_once_it_is_granted() {
     let without = rules(&["pods", "controllerrevisions"], &["statefulsets/finalizers", "pods/finalizers"]);
@@ -57,6 +58,7 @@ async fn a_scale_down_reports_a_denied_claim_owner_and_continues_once_it_is_gran
     assert_eq!(owners(&world.get(CLAIMS, "data-web-1").await), ["Pod web-1"]);
 }
 
+/// STATEFULSET-89.
 #[tokio::test(start_paused = true)]
 async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let without = rules(&["controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"]);
@@ -83,6 +85,7 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     assert_eq!(owners(&world.get("pods", "web-2").await), ["StatefulSet web"]);
 }
 
+/// STATEFULSET-89.
 #[tokio::test(start_paused = true)]
 async fn a_denied_revision_is_reported() {
     let world = World::with_rights(rules(&["pods", "controllerrevisions", CLAIMS], &["pods/finalizers"])).await;

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::world::{ME, REVISIONS, World, set};
 
+/// STATEFULSET-27, STATEFULSET-31.
 #[tokio::test(start_paused = true)]
 async fn a_rollout_replaces_one_pod_at_a_time_from_the_highest_ordinal() {
     let world = World::new().await;
@@ -23,6 +24,7 @@ async fn a_rollout_replaces_one_pod_at_a_time_from_the_highest_ordinal() {
     assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(3), &json!(3)));
 }
 
+/// STATEFULSET-16, STATEFULSET-29.
 #[tokio::test(start_paused = true)]
 async fn pods_below_the_partition_keep_their_revision_when_they_are_recreated() {
     let world = World::new().await;
@@ -43,6 +45,7 @@ async fn pods_below_the_partition_keep_their_revision_when_they_are_recreated() 
     assert_eq!(world.images().await, ["web-0 img:2", "web-1 img:2", "web-2 img:2"]);
 }
 
+/// STATEFULSET-2, STATEFULSET-39.
 #[tokio::test(start_paused = true)]
 async fn an_earlier_template_is_read_only_to_create_a_pod_from_it() {
     let world = World::new().await;
@@ -72,6 +75,7 @@ async fn an_earlier_template_is_read_only_to_create_a_pod_from_it() {
     assert_eq!(world.images().await[2], "web-2 img:1");
 }
 
+/// STATEFULSET-2.
 #[tokio::test(start_paused = true)]
 async fn an_earlier_template_is_read_once_for_a_burst_of_pods() {
     let world = World::new().await;
@@ -96,6 +100,7 @@ async fn an_earlier_template_is_read_once_for_a_burst_of_pods() {
     assert!((1..=2).contains(&reads), "{reads} reads; the deletions may be seen in two parts");
 }
 
+/// STATEFULSET-29, STATEFULSET-31.
 #[tokio::test(start_paused = true)]
 async fn on_delete_replaces_only_pods_that_users_delete() {
     let world = World::new().await;
@@ -111,6 +116,7 @@ async fn on_delete_replaces_only_pods_that_users_delete() {
     assert_ne!(status["currentRevision"], status["updateRevision"], "the rollout is never complete");
 }
 
+/// STATEFULSET-30, STATEFULSET-69.
 #[tokio::test(start_paused = true)]
 async fn several_pods_are_updated_at_the_same_time_with_the_gate() {
     let world = World::with(Settings::new().with_gate("MaxUnavailableStatefulSet", true)).await;
@@ -140,6 +146,7 @@ async fn several_pods_are_updated_at_the_same_time_with_the_gate() {
     );
 }
 
+/// STATEFULSET-24.
 #[tokio::test(start_paused = true)]
 async fn a_new_start_moves_the_range_of_ordinals() {
     let world = World::new().await;

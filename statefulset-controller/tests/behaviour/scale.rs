@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{SETS, World, name, owners, set};
 
+/// STATEFULSET-13, STATEFULSET-14, STATEFULSET-20, STATEFULSET-55.
 #[tokio::test(start_paused = true)]
 async fn pods_are_created_one_by_one_with_their_names_and_labels() {
     let world = World::new().await;
@@ -34,6 +35,7 @@ async fn pods_are_created_one_by_one_with_their_names_and_labels() {
     );
 }
 
+/// STATEFULSET-20.
 #[tokio::test(start_paused = true)]
 async fn an_unready_pod_holds_up_the_pods_after_it() {
     let world = World::new().await;
@@ -47,6 +49,7 @@ async fn an_unready_pod_holds_up_the_pods_after_it() {
     assert_eq!(world.done(), ["+web-0", "+web-1"]);
 }
 
+/// STATEFULSET-21.
 #[tokio::test(start_paused = true)]
 async fn parallel_pods_are_created_and_deleted_at_the_same_time() {
     let world = World::new().await;
@@ -61,6 +64,7 @@ async fn parallel_pods_are_created_and_deleted_at_the_same_time() {
     assert_eq!(world.names("pods").await, ["web-5", "web-6"]);
 }
 
+/// STATEFULSET-20.
 #[tokio::test(start_paused = true)]
 async fn the_next_pod_waits_for_the_availability_of_the_pod_before() {
     let world = World::new().await;
@@ -75,6 +79,7 @@ async fn the_next_pod_waits_for_the_availability_of_the_pod_before() {
     assert_eq!(world.status().await["availableReplicas"], 2);
 }
 
+/// STATEFULSET-22, STATEFULSET-55.
 #[tokio::test(start_paused = true)]
 async fn a_scale_down_deletes_one_pod_at_a_time_from_the_highest_ordinal() {
     let world = World::new().await;
@@ -89,6 +94,7 @@ async fn a_scale_down_deletes_one_pod_at_a_time_from_the_highest_ordinal() {
     assert!(world.told("Normal SuccessfulDelete Delete Pod web-3 in StatefulSet web successful").await);
 }
 
+/// STATEFULSET-17.
 #[tokio::test(start_paused = true)]
 async fn a_finished_or_deleted_pod_is_replaced() {
     let world = World::new().await;
@@ -109,6 +115,7 @@ async fn a_finished_or_deleted_pod_is_replaced() {
     }
 }
 
+/// STATEFULSET-6, STATEFULSET-7.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_with_a_pod_name_is_adopted_and_a_relabelled_pod_is_released() {
     let world = World::new().await;
@@ -131,6 +138,7 @@ async fn an_orphan_with_a_pod_name_is_adopted_and_a_relabelled_pod_is_released()
     assert!(owners(&world.get("pods", "web-1").await).is_empty());
 }
 
+/// STATEFULSET-19.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_set_creates_and_deletes_nothing() {
     let world = World::new().await;
@@ -146,6 +154,7 @@ async fn a_terminating_set_creates_and_deletes_nothing() {
     assert_eq!(world.status().await["replicas"], 1, "the status still counts Pods");
 }
 
+/// STATEFULSET-68.
 #[tokio::test(start_paused = true)]
 async fn stuck_pods_of_a_rolled_back_template_are_replaced_with_the_tune() {
     for replace in [false, true] {

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{World, set};
 
+/// STATEFULSET-54, STATEFULSET-62.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_plans_the_next_pod_on_time_and_does_not_create_it() {
     let mut world = World::new().await;

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::world::{CLAIMS, ME, REVISIONS, SETS, World, claims, set};
 
+/// STATEFULSET-57.
 #[tokio::test(start_paused = true)]
 async fn lost_answers_create_nothing_twice() {
     for (verb, resource) in [
@@ -33,6 +34,7 @@ async fn lost_answers_create_nothing_twice() {
     }
 }
 
+/// STATEFULSET-53, STATEFULSET-55, STATEFULSET-56.
 #[tokio::test(start_paused = true)]
 async fn a_refused_pod_is_reported_and_tried_again() {
     let world = World::new().await;
@@ -48,6 +50,7 @@ async fn a_refused_pod_is_reported_and_tried_again() {
     assert_eq!(world.status().await["readyReplicas"], 2);
 }
 
+/// STATEFULSET-55, STATEFULSET-58.
 #[tokio::test(start_paused = true)]
 async fn a_failed_deletion_is_reported_and_no_other_pod_is_deleted() {
     let world = World::new().await;
@@ -64,6 +67,7 @@ async fn a_failed_deletion_is_reported_and_no_other_pod_is_deleted() {
     assert!(world.images().await.iter().all(|image| image.ends_with("img:2")));
 }
 
+/// STATEFULSET-74.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_causes_no_second_write() {
     for held in ["pods", "controllerrevisions", "statefulsets"] {
@@ -86,6 +90,7 @@ async fn a_stale_cache_causes_no_second_write() {
     }
 }
 
+/// STATEFULSET-59.
 #[tokio::test(start_paused = true)]
 async fn a_slow_cache_causes_no_further_requests() {
     let world = World::new().await;
@@ -99,6 +104,7 @@ async fn a_slow_cache_causes_no_further_requests() {
     assert_eq!(world.asked("create", REVISIONS), 1);
 }
 
+/// STATEFULSET-59.
 #[tokio::test(start_paused = true)]
 async fn a_set_continues_as_soon_as_the_cache_shows_its_claim_or_revision() {
     for slower in [CLAIMS, "controllerrevisions"] {
@@ -116,6 +122,7 @@ async fn a_set_continues_as_soon_as_the_cache_shows_its_claim_or_revision() {
     }
 }
 
+/// STATEFULSET-9, STATEFULSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_another_controller_with_the_same_name_is_never_changed() {
     let world = World::new().await;
@@ -137,6 +144,7 @@ async fn a_pod_of_another_controller_with_the_same_name_is_never_changed() {
     assert!(world.explain()["lastError"]["error"].as_str().unwrap().contains("already exists"), "{}", world.explain());
 }
 
+/// STATEFULSET-44, STATEFULSET-74.
 #[tokio::test(start_paused = true)]
 async fn condemned_pods_wait_until_the_cache_shows_their_claims() {
     let world = World::new().await;
@@ -156,6 +164,7 @@ async fn condemned_pods_wait_until_the_cache_shows_their_claims() {
     assert_eq!(world.done(), ["~data-web-2", "~data-web-1", "-web-2", "-web-1"]);
 }
 
+/// STATEFULSET-42.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_about_to_be_deleted_is_not_used_on_a_stale_cache() {
     let world = World::new().await;
@@ -175,6 +184,7 @@ async fn a_claim_that_is_about_to_be_deleted_is_not_used_on_a_stale_cache() {
     assert_eq!(world.asked("create", "pods"), 0, "the claim is about to be deleted: {:?}", world.done());
 }
 
+/// STATEFULSET-71.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_has_changed_since_the_decision_is_not_deleted() {
     for reason in ["outdated", "condemned", "finished"] {
@@ -217,6 +227,7 @@ async fn a_pod_that_has_changed_since_the_decision_is_not_deleted() {
     }
 }
 
+/// STATEFULSET-71.
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_has_changed_since_the_decision_is_not_deleted() {
     let world = World::new().await;
@@ -235,6 +246,7 @@ async fn a_revision_that_has_changed_since_the_decision_is_not_deleted() {
     assert!(!world.names(REVISIONS).await.contains(&first));
 }
 
+/// STATEFULSET-39.
 #[tokio::test(start_paused = true)]
 async fn a_revision_without_a_template_is_reported_and_the_others_work() {
     let world = World::new().await;
@@ -275,6 +287,7 @@ fn other() -> serde_json::Value {
     other
 }
 
+/// STATEFULSET-54.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     let mut world = World::new().await;
@@ -297,6 +310,7 @@ async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     assert_eq!(world.status().await["availableReplicas"], 1, "{}", world.status().await);
 }
 
+/// STATEFULSET-60.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_needs_no_change_is_not_written() {
     let world = World::new().await;

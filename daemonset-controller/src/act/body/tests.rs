@@ -29,6 +29,7 @@ fn pin() -> Value {
     json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]})
 }
 
+/// DAEMONSET-15, DAEMONSET-32, DAEMONSET-33, DAEMONSET-34.
 #[test]
 fn a_pod_has_the_template_and_is_pinned_to_its_node() {
     let template = json!({
@@ -50,6 +51,7 @@ fn a_pod_has_the_template_and_is_pinned_to_its_node() {
     );
 }
 
+/// DAEMONSET-34.
 #[test]
 fn preferences_and_other_affinities_stay_and_required_terms_are_replaced() {
     let preferred = json!([{"weight": 1, "preference": {}}]);
@@ -73,6 +75,7 @@ fn preferences_and_other_affinities_stay_and_required_terms_are_replaced() {
     }
 }
 
+/// DAEMONSET-35.
 #[test]
 fn an_equal_toleration_of_the_template_is_replaced_in_its_place() {
     let key = "node.kubernetes.io/unreachable";
@@ -87,6 +90,7 @@ fn an_equal_toleration_of_the_template_is_replaced_in_its_place() {
     assert_eq!(got["spec"]["tolerations"], json!(wanted));
 }
 
+/// DAEMONSET-32, DAEMONSET-33.
 #[test]
 fn the_dash_of_a_long_name_and_an_invalid_generation_are_omitted() {
     let long = "a".repeat(253);
@@ -99,6 +103,7 @@ fn the_dash_of_a_long_name_and_an_invalid_generation_are_omitted() {
     );
 }
 
+/// DAEMONSET-35.
 #[test]
 fn every_equal_toleration_is_replaced() {
     let key = "node.kubernetes.io/not-ready";

@@ -16,6 +16,7 @@ fn required(terms: Value) -> Value {
     json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
 }
 
+/// DAEMONSET-12, DAEMONSET-13, DAEMONSET-16.
 #[test]
 fn node_selectors_and_required_affinities_choose_nodes() {
     let node = node(json!({"zone": "z1", "size": "8", "empty": ""}), json!(null));
@@ -84,6 +85,7 @@ fn node_selectors_and_required_affinities_choose_nodes() {
     }
 }
 
+/// DAEMONSET-12, DAEMONSET-14, DAEMONSET-15.
 #[test]
 fn taints_prevent_new_pods_or_remove_all_pods() {
     use Eligibility::{Leaves, Runs, Stays};
@@ -123,6 +125,7 @@ fn taints_prevent_new_pods_or_remove_all_pods() {
     }
 }
 
+/// DAEMONSET-86.
 #[test]
 fn tolerations_compare_numbers_with_the_gate() {
     let spec = json!({"tolerations": [{"key": "level", "operator": "Lt", "value": "10"}]});
@@ -137,6 +140,7 @@ fn tolerations_compare_numbers_with_the_gate() {
     }
 }
 
+/// DAEMONSET-17.
 #[test]
 fn a_specification_of_the_wrong_kind_is_an_error() {
     for spec in

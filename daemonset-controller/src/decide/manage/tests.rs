@@ -22,6 +22,7 @@ fn surge(world: World) -> World {
     world.limits(json!(0), json!(1))
 }
 
+/// DAEMONSET-21.
 #[test]
 fn an_eligible_node_gets_a_pod_unless_it_has_one() {
     assert_eq!(empty(2).work(), ["+n0", "+n1"]);
@@ -38,6 +39,7 @@ fn an_eligible_node_gets_a_pod_unless_it_has_one() {
     assert_eq!(empty(1).taint(0, "PreferNoSchedule").work(), ["+n0"]);
 }
 
+/// DAEMONSET-14, DAEMONSET-22.
 #[test]
 fn a_node_that_is_not_eligible_loses_its_pods() {
     assert_eq!(world(2).taint(0, "NoExecute").work(), ["-p0"]);
@@ -52,6 +54,7 @@ fn template() -> serde_json::Value {
     crate::world::template("a")
 }
 
+/// DAEMONSET-23.
 #[test]
 fn of_several_pods_the_oldest_bound_pod_stays() {
     for (pods, deleted) in [
@@ -68,6 +71,7 @@ fn of_several_pods_the_oldest_bound_pod_stays() {
     assert!(on_node(vec![pod(), pod().terminating()]).work().is_empty());
 }
 
+/// DAEMONSET-24.
 #[test]
 fn the_first_failed_pod_is_deleted_without_delay_and_the_next_after_the_back_off() {
     let failed = || on_node(vec![pod().phase("Failed")]);
@@ -81,12 +85,14 @@ fn the_first_failed_pod_is_deleted_without_delay_and_the_next_after_the_back_off
     assert_eq!(world(1).failed_until(0, 8).plan().due, None);
 }
 
+/// DAEMONSET-26.
 #[test]
 fn a_pod_that_succeeded_is_deleted_without_a_back_off() {
     let succeeded = on_node(vec![pod().phase("Succeeded")]).failed_until(0, 8);
     assert_eq!((succeeded.work(), reasons(&succeeded)), (vec!["-p0".to_owned()], vec![Why::Succeeded]));
 }
 
+/// DAEMONSET-53, DAEMONSET-72.
 #[test]
 fn with_surge_a_new_pod_is_created_while_no_pod_is_running() {
     assert_eq!(surge(on_node(vec![pod().terminating()])).work(), ["+n0"]);
@@ -98,6 +104,7 @@ fn with_surge_a_new_pod_is_created_while_no_pod_is_running() {
     assert!(surge(on_node(vec![pod().terminating()])).taint(0, "NoSchedule").work().is_empty());
 }
 
+/// DAEMONSET-52.
 #[test]
 fn with_surge_one_old_and_one_new_pod_stay_until_the_new_one_is_available() {
     let (new, old) = (pod, || pod().of("old"));
@@ -118,6 +125,7 @@ fn with_surge_one_old_and_one_new_pod_stay_until_the_new_one_is_available() {
     assert_eq!(surge(same).work(), ["-p0"]);
 }
 
+/// DAEMONSET-27.
 #[test]
 fn a_pod_of_a_deleted_node_is_deleted_only_if_it_is_not_bound() {
     let on_deleted_node = |pod: PodBuilder| on_node(vec![pod]).without_node("n0");
@@ -126,12 +134,14 @@ fn a_pod_of_a_deleted_node_is_deleted_only_if_it_is_not_bound() {
     assert!(on_deleted_node(pod().pending().terminating()).work().is_empty());
 }
 
+/// DAEMONSET-31.
 #[test]
 fn outdated_pods_wait_while_pods_are_missing() {
     let world = world(3).rollout_to("b").without_pod(2).limits(json!(2), json!(0));
     assert_eq!(world.work(), ["+n2"]);
 }
 
+/// DAEMONSET-29.
 #[test]
 fn a_sync_has_a_limit_of_creations_and_deletions_and_counts_the_rest() {
     let mut many = empty(7);
@@ -144,6 +154,7 @@ fn a_sync_has_a_limit_of_creations_and_deletions_and_counts_the_rest() {
     assert_eq!((plan.deletes.len(), plan.deferred.total()), (3, 2));
 }
 
+/// DAEMONSET-76.
 #[test]
 fn creations_in_a_terminating_namespace_are_not_left_to_later_syncs() {
     let mut many = empty(7);

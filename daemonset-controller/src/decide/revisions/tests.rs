@@ -18,6 +18,7 @@ fn history(revisions: &[(&str, i64)], current: &str) -> World {
     revisions.iter().fold(world, |world, (version, number)| world.revision(version, *number))
 }
 
+/// DAEMONSET-38.
 #[test]
 fn the_current_revision_gets_the_highest_number() {
     for (revisions, current, outcome) in [
@@ -34,6 +35,7 @@ fn the_current_revision_gets_the_highest_number() {
     }
 }
 
+/// DAEMONSET-39.
 #[test]
 fn a_hash_is_read_and_computed_only_for_a_new_revision() {
     let world = history(&[("anything", 1)], "anything");
@@ -45,6 +47,7 @@ fn a_hash_is_read_and_computed_only_for_a_new_revision() {
     assert_ne!(collided(0), collided(1));
 }
 
+/// DAEMONSET-79.
 #[test]
 fn a_null_in_the_data_makes_no_new_revision() {
     let mut old = template("a");
@@ -56,6 +59,7 @@ fn a_null_in_the_data_makes_no_new_revision() {
     assert_eq!(step(&history(&[], "a").revision_of("other", 1, &changed)), "create 2");
 }
 
+/// DAEMONSET-40, DAEMONSET-74.
 #[test]
 fn of_equal_revisions_the_newest_stays_and_only_pods_of_the_others_are_relabelled() {
     let world = world(3)
@@ -75,6 +79,7 @@ fn of_equal_revisions_the_newest_stays_and_only_pods_of_the_others_are_relabelle
     assert!(world.work().is_empty(), "until the cache shows the labels");
 }
 
+/// DAEMONSET-39.
 #[test]
 fn a_revision_without_a_hash_gets_its_name_as_hash() {
     let mut world = empty(1);
@@ -83,6 +88,7 @@ fn a_revision_without_a_hash_gets_its_name_as_hash() {
     assert_eq!((revisions.unlabelled.len(), &*revisions.hash), (1, "agent-a"));
 }
 
+/// DAEMONSET-41.
 #[test]
 fn the_oldest_unused_revisions_are_deleted() {
     for (old, live, limit, deleted) in [

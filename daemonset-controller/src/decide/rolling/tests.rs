@@ -9,6 +9,7 @@ fn limits(max_unavailable: serde_json::Value, max_surge: serde_json::Value, desi
     (limits.max_unavailable, limits.max_surge)
 }
 
+/// DAEMONSET-46.
 #[test]
 fn limits_are_rounded_up_and_never_both_zero() {
     for (value, desired, result) in [
@@ -46,6 +47,7 @@ fn rollout(pods: Vec<PodBuilder>) -> World {
     pods.into_iter().enumerate().fold(world, |world, (n, pod)| world.pod(n, pod))
 }
 
+/// DAEMONSET-49, DAEMONSET-50.
 #[test]
 fn available_pods_are_deleted_up_to_the_limit() {
     let five = || vec![old(true), old(true), old(true), old(true), old(true)];
@@ -70,6 +72,7 @@ fn available_pods_are_deleted_up_to_the_limit() {
     }
 }
 
+/// DAEMONSET-51.
 #[test]
 fn ineligible_nodes_count_against_the_limit_and_are_replaced() {
     // The taint keeps the existing Pod and prevents new Pods: the outdated Pod is deleted, and not created again.
@@ -83,6 +86,7 @@ fn ineligible_nodes_count_against_the_limit_and_are_replaced() {
     assert_eq!(rollout(vec![new(true), old(true)]).without_node("n0").work(), ["-p1"]);
 }
 
+/// DAEMONSET-45.
 #[test]
 fn pods_of_the_same_template_generation_are_updated_regardless_of_their_hash() {
     let world = rollout(vec![old(true).generation("7"), old(true).generation("6")]).template_generation("7");
@@ -91,6 +95,7 @@ fn pods_of_the_same_template_generation_are_updated_regardless_of_their_hash() {
     assert_eq!(unknown.work(), ["-p0"]);
 }
 
+/// DAEMONSET-50, DAEMONSET-52.
 #[test]
 fn with_surge_new_pods_are_created_before_old_pods_are_deleted() {
     let four = || rollout(vec![old(true), old(true), old(true), old(true)]);
@@ -104,6 +109,7 @@ fn with_surge_new_pods_are_created_before_old_pods_are_deleted() {
     assert_eq!(surge(two_unavailable, json!(1)).work(), ["+n0", "+n2", "+n1"]);
 }
 
+/// DAEMONSET-54.
 #[test]
 fn with_surge_an_ineligible_node_keeps_its_pod_until_enough_other_nodes_serve() {
     let two = |pods: Vec<PodBuilder>| rollout(pods).limits(json!(0), json!(1)).taint(0, "NoSchedule");
@@ -116,18 +122,21 @@ fn with_surge_an_ineligible_node_keeps_its_pod_until_enough_other_nodes_serve() 
     assert!(waiting.contains("1 Pods stay on nodes where no Pod should run"), "{waiting}");
 }
 
+/// DAEMONSET-71.
 #[test]
 fn with_surge_a_deleted_node_does_not_hold_up_the_update() {
     let world = rollout(vec![old(true), old(true)]).limits(json!(0), json!(1)).without_node("n0");
     assert_eq!(world.work(), ["+n1"]);
 }
 
+/// DAEMONSET-46.
 #[test]
 fn a_percentage_of_no_desired_nodes_is_no_surge() {
     let world = rollout(vec![old(false)]).limits(json!(0), json!("50%")).taint(0, "NoSchedule");
     assert_eq!(world.work(), ["-p0"], "as without surge");
 }
 
+/// DAEMONSET-55.
 #[test]
 fn on_delete_replaces_nothing() {
     let world = rollout(vec![old(true), old(false)]).spec("updateStrategy", json!({"type": "OnDelete"}));
@@ -136,6 +145,7 @@ fn on_delete_replaces_nothing() {
     assert_eq!(waiting, ["2 outdated Pods are replaced when users delete them (OnDelete)"]);
 }
 
+/// DAEMONSET-47.
 #[test]
 fn invalid_limits_replace_nothing_and_are_reported() {
     let world = rollout(vec![old(true)]).limits(json!("ten"), json!(0));
@@ -164,6 +174,7 @@ fn an_explanation_names_the_nodes_that_block_a_rollout() {
     }
 }
 
+/// DAEMONSET-71.
 #[test]
 fn with_surge_an_available_pod_on_a_deleted_node_does_not_count_as_serving() {
     let world = rollout(vec![old(true), old(true), new(false)]).limits(json!(0), json!(1));

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use crate::world::{World, empty, pod, world};
 
+/// DAEMONSET-48, DAEMONSET-56.
 #[test]
 fn examples_of_the_counts_of_a_status() {
     let tainted = |world: World| world.taint(2, "NoSchedule");
@@ -23,12 +24,14 @@ fn examples_of_the_counts_of_a_status() {
     }
 }
 
+/// DAEMONSET-56.
 #[test]
 fn a_bound_pod_ranks_before_an_older_unbound_pod() {
     let pods = world(1).pod(0, pod().pending().created(9000)).second(0, pod().created(10));
     assert_eq!(pods.counts()[2..4], [1, 1]);
 }
 
+/// DAEMONSET-57, DAEMONSET-58.
 #[test]
 fn the_status_is_written_for_its_counts_and_for_a_newer_generation() {
     let settled = json!({"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberAvailable": 2,

@@ -12,6 +12,7 @@ fn claims() -> World {
     world(1).spec("volumeClaimTemplates", claims)
 }
 
+/// STATEFULSET-13, STATEFULSET-14, STATEFULSET-15.
 #[test]
 fn a_pod_has_the_template_the_name_and_the_claims() {
     let snapshot = claims().snapshot();
@@ -37,6 +38,7 @@ fn a_pod_has_the_template_the_name_and_the_claims() {
     );
 }
 
+/// STATEFULSET-13.
 #[test]
 fn a_set_without_a_service_or_claims_adds_neither() {
     let snapshot = world(1).spec("serviceName", json!("")).snapshot();
@@ -46,6 +48,7 @@ fn a_set_without_a_service_or_claims_adds_neither() {
     assert!(super::pod(&snapshot.set, &snapshot.owner, 0, json!({"spec": 7}), "r").is_none());
 }
 
+/// STATEFULSET-40.
 #[test]
 fn a_claim_is_its_template_with_the_labels_of_the_selector() {
     let snapshot = claims().snapshot();
@@ -60,6 +63,7 @@ fn a_claim_is_its_template_with_the_labels_of_the_selector() {
     assert_eq!(claim(set, &set.claims[1], "log-web-0").unwrap()["metadata"]["labels"], json!({"app": "web"}));
 }
 
+/// STATEFULSET-32, STATEFULSET-33.
 #[test]
 fn a_revision_holds_the_bytes_that_are_hashed() {
     let mut world = world(1);

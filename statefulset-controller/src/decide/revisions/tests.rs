@@ -20,6 +20,7 @@ fn words(step: &str, current: &str, update: &str) -> (String, String, String) {
     (step.to_owned(), current.to_owned(), update.to_owned())
 }
 
+/// STATEFULSET-34.
 #[test]
 fn a_new_template_gets_the_next_number() {
     let first = empty(1);
@@ -30,6 +31,7 @@ fn a_new_template_gets_the_next_number() {
     assert_ne!(second.hash(0), second.hash(1), "a collision gives another name");
 }
 
+/// STATEFULSET-34.
 #[test]
 fn the_revision_of_an_earlier_template_is_renumbered() {
     let world = world(1).revision("b", 2);
@@ -38,12 +40,14 @@ fn the_revision_of_an_earlier_template_is_renumbered() {
     assert_eq!(chosen(&world.template("b")), words("nothing", "web-a", "web-b"));
 }
 
+/// STATEFULSET-37.
 #[test]
 fn a_missing_current_revision_is_replaced_by_the_update_revision() {
     let world = world(1).rollout_to("b").status(json!({"currentRevision": "web-gone"}));
     assert_eq!(chosen(&world), words("nothing", "web-b", "web-b"));
 }
 
+/// STATEFULSET-35.
 #[test]
 fn new_defaults_of_a_server_are_no_new_template() {
     let mut defaulted = template("a");
@@ -69,6 +73,7 @@ fn new_defaults_of_a_server_are_no_new_template() {
     assert_eq!(chosen(&world).0, "new 2");
 }
 
+/// STATEFULSET-35.
 #[test]
 fn a_null_that_a_server_no_longer_writes_is_no_new_template() {
     let mut old = template("a");
@@ -76,6 +81,7 @@ fn a_null_that_a_server_no_longer_writes_is_no_new_template() {
     assert_eq!(chosen(&empty(1).revision_of("old", 1, &old)).0, "nothing");
 }
 
+/// STATEFULSET-38, STATEFULSET-84.
 #[test]
 fn unused_revisions_are_kept_up_to_the_limit() {
     let history = |limit: i32, versions: &[&str], world: World| {
@@ -96,6 +102,7 @@ fn unused_revisions_are_kept_up_to_the_limit() {
     assert_eq!(history(0, &old, stated), ["web-b", "web-c", "web-d"], "the status names it");
 }
 
+/// STATEFULSET-38.
 #[test]
 fn chosen_revisions_are_never_deleted() {
     let world = world(1).rollout_to("b").spec("revisionHistoryLimit", json!(0));
@@ -103,6 +110,7 @@ fn chosen_revisions_are_never_deleted() {
     assert!(history::forget(&snapshot.set, &plan.revisions, &[]).is_empty());
 }
 
+/// STATEFULSET-36.
 #[test]
 fn a_current_revision_with_the_planned_name_stays_current() {
     // The name that template `b` gets is taken by the current revision, which holds template `a`.
@@ -122,6 +130,7 @@ fn a_current_revision_with_the_planned_name_stays_current() {
     assert_eq!((&*after.current.name, &*after.update.name), ("web-next", "web-next"));
 }
 
+/// STATEFULSET-83.
 #[test]
 fn no_revision_of_a_terminating_set_is_written() {
     // The garbage collector has removed the owner references, so no revision is found.

@@ -29,6 +29,7 @@ fn a_set_is_decoded_with_defaults() {
     assert_eq!(set.metadata.annotations.get("a"), Some("b"));
 }
 
+/// STATEFULSET-25.
 #[test]
 fn a_range_ends_at_the_greatest_ordinal() {
     let mut object = web();
@@ -39,6 +40,7 @@ fn a_range_ends_at_the_greatest_ordinal() {
     assert!(!read(&object).unwrap().wants(2_147_483_646));
 }
 
+/// STATEFULSET-25.
 #[test]
 fn the_end_of_a_range_never_overflows() {
     for (start, replicas, last, count) in [
@@ -58,6 +60,7 @@ fn the_end_of_a_range_never_overflows() {
     }
 }
 
+/// STATEFULSET-90.
 #[test]
 fn unknown_values_count_as_the_values_that_delete_less() {
     let mut object = web();
@@ -68,6 +71,7 @@ fn unknown_values_count_as_the_values_that_delete_less() {
     assert_eq!(set.retention, Retention::default());
 }
 
+/// STATEFULSET-90.
 #[test]
 fn invalid_objects_are_refused() {
     for (path, value, error) in [
@@ -86,6 +90,7 @@ fn invalid_objects_are_refused() {
     }
 }
 
+/// STATEFULSET-52, STATEFULSET-72.
 #[test]
 fn omitted_zeros_of_a_status_are_written_as_null() {
     let status = Status { replicas: 1, updated_replicas: 1, ..Status::default() };
@@ -95,6 +100,7 @@ fn omitted_zeros_of_a_status_are_written_as_null() {
     assert!(json.get("conditions").is_none(), "other writers own the conditions");
 }
 
+/// STATEFULSET-52.
 #[test]
 fn a_collision_count_alone_causes_no_write() {
     let stored = Status { replicas: 1, observed_generation: 2, ..Status::default() };
