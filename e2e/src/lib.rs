@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`suite`] | suites: tests of the real binaries on a whole cluster |
 //! | [`playground`] | a cluster with an example application, to watch and to try with kubectl |
-//! | [`bench`] | throughput, processor time, memory and requests of the controllers |
+//! | [`bench`](mod@bench) | throughput, processor time, memory and requests of the controllers |
 //! | [`cluster`], [`process`], [`rights`] | the cluster, the processes of the controllers, and their rights |
 //! | [`skips`] | records of skipped tests |
 

@@ -137,7 +137,7 @@ pub const FORMS: &[(&str, &str)] = &[
     ("failover@K", "a second replica takes over after write K"),
     (
         "stale-standby@K+D",
-        "the same after the next write, with a replica that gets no events from shortly after write K until D later",
+        "a second replica takes over after the next write; it gets no events from shortly after write K until D later",
     ),
     ("paused-leader@K+D", "the leader hangs after write K, is replaced, and continues its plan after D"),
     ("clock:S@K", "the clock of the process jumps by S (+2h, -1s)"),

@@ -15,25 +15,25 @@ use super::{hub::Asked, json::text};
 /// A safeguard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Safeguard {
-    /// A sync waits until the caches show what the process has written itself.
+    /// A sync waits until the caches show the process's own writes.
     Consistency,
-    /// Before it adopts an object, or evicts a Pod from a node, a controller reads from the server and not from its cache.
+    /// A controller reads an object from the server before it adopts an object or evicts a Pod from a node.
     Recheck,
-    /// Who has lost the lease does not write.
+    /// A process that has lost its Lease does not write.
     Leadership,
-    /// Who follows a leader waits until its caches show what that one wrote.
+    /// A new leader waits until its caches show the writes of its predecessor.
     Succession,
-    /// Writes name the object they are meant for: by its uid, and deletions by its version as well, which no other object has.
+    /// Writes name the uid of their object, and deletions its version as well, which no other object has.
     Uid,
-    /// Deletions, and patches of objects other than of their status, name the version of the object that was judged.
+    /// Deletions, and patches of anything but a status, name the version of the object that the decision was made on.
     Version,
-    /// Who was cut off from the server does not take the silence of nodes for theirs.
+    /// A controller that was cut off from the server does not blame the nodes for missing heartbeats.
     Blindness,
     /// The name of a Job of a CronJob is derived from its scheduled time.
     Name,
-    /// Every change and every deletion of a sync is in its account before it leaves.
+    /// The account of a sync contains every change and every deletion before it is sent.
     Account,
-    /// The same of every object that a sync creates.
+    /// The account of a sync contains every object that it creates.
     Creation,
 }
 

@@ -73,7 +73,9 @@ impl Flags {
         let list = self.controllers.as_deref().unwrap_or(if self.bare { "none" } else { "all" });
         let chosen = controllers::choose(list).map_err(|why| format!("--controllers: {why}"))?;
         if self.svg.is_some() && self.bare && self.nodes() == 0 && chosen.is_empty() {
-            return Err("--svg needs a screen, and an API server alone has no screen; see --nodes and --controllers".to_owned());
+            return Err(
+                "--svg needs a screen, and an API server alone has no screen; see --nodes and --controllers".to_owned()
+            );
         }
         if self.exit_when_done {
             if self.bare {
@@ -83,7 +85,9 @@ impl Flags {
                 return Err("--exit-when-done needs nodes that run Pods, see --nodes".to_owned());
             }
             if let Some(missing) = ROLLOUT.iter().find(|name| !chosen.iter().any(|d| d.name == **name)) {
-                return Err(format!("--exit-when-done needs {missing}, without which nothing rolls out; see --controllers"));
+                return Err(format!(
+                    "--exit-when-done needs {missing}, without which nothing rolls out; see --controllers"
+                ));
             }
         }
         Ok(chosen)
