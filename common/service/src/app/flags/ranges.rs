@@ -36,6 +36,7 @@ pub(super) fn check(flag: &str, value: i64) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    /// ENDPOINTSLICE-71.
     #[test]
     fn values_outside_are_refused_in_upstreams_words() {
         for (flag, value, error) in [
