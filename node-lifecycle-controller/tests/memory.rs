@@ -49,7 +49,6 @@ fn pod(number: usize) -> CachedPod {
     pod
 }
 
-/// NODE-2.
 #[test]
 fn a_cached_pod_costs_less_than_its_budget() {
     // Shared texts and one-time allocations must exist before the measurement starts.

@@ -224,7 +224,7 @@ mod tests {
         world::node("n", json!({"metadata": {"labels": labels}}))
     }
 
-    /// NODE-33.
+    /// NODE-31.
     #[test]
     fn the_older_labels_of_zone_and_region_have_precedence() {
         for (labels, zone) in [
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    /// NODE-38.
+    /// NODE-36.
     #[test]
     fn the_label_excludes_a_node_whatever_its_value() {
         assert!(node(json!({"node.kubernetes.io/exclude-disruption": "false"})).is_excluded());

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::world::{ME, NS, World, condition};
 
-/// NODE-70, NODE-72, NODE-73.
+/// NODE-67, NODE-69, NODE-70.
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_deleted_node_fail_and_are_removed() {
     let world = World::new().await;
@@ -40,7 +40,7 @@ async fn pods_of_a_deleted_node_fail_and_are_removed() {
     assert_eq!(world.asked("get", "nodes"), 1, "the node was read from the server");
 }
 
-/// NODE-70.
+/// NODE-67.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_exists_again_in_time_keeps_its_pods() {
     let world = World::new().await;
@@ -57,7 +57,7 @@ async fn a_node_that_exists_again_in_time_keeps_its_pods() {
     assert!(world.get("p").await.is_none());
 }
 
-/// NODE-68, NODE-72.
+/// NODE-65, NODE-69.
 #[tokio::test(start_paused = true)]
 async fn the_oldest_of_too_many_ended_pods_are_removed() {
     let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(2));
@@ -81,7 +81,7 @@ async fn the_oldest_of_too_many_ended_pods_are_removed() {
     assert!(world.get("a").await.is_none() && world.get("d").await.is_some());
 }
 
-/// NODE-68.
+/// NODE-65.
 #[tokio::test(start_paused = true)]
 async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
     let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(5));
@@ -103,7 +103,7 @@ async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
     assert_eq!(world.asked("delete", "pods"), 1200);
 }
 
-/// NODE-69.
+/// NODE-66.
 #[tokio::test(start_paused = true)]
 async fn terminating_pods_on_out_of_service_nodes_are_removed() {
     let world = World::new().await;
@@ -120,7 +120,7 @@ async fn terminating_pods_on_out_of_service_nodes_are_removed() {
     assert!(world.get("alive").await.is_some() && world.get("stays").await.is_some());
 }
 
-/// NODE-71, NODE-72.
+/// NODE-68, NODE-69.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_without_a_node_is_removed() {
     let world = World::new().await;
@@ -152,7 +152,7 @@ async fn an_explanation_changes_nothing() {
     assert!(world.get("p").await.is_none());
 }
 
-/// NODE-67, NODE-70.
+/// NODE-64, NODE-67.
 #[tokio::test(start_paused = true)]
 async fn the_period_and_the_quarantine_can_be_set() {
     let short = |name, seconds| (name, TuneValue::Duration(Duration::from_secs(seconds)));
@@ -173,7 +173,7 @@ async fn the_period_and_the_quarantine_can_be_set() {
     }
 }
 
-/// NODE-72, NODE-74.
+/// NODE-69, NODE-71.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_ended_unseen_keeps_its_phase() {
     let world = World::new().await;
@@ -191,7 +191,7 @@ async fn a_pod_that_ended_unseen_keeps_its_phase() {
     assert!(!pod["metadata"]["deletionTimestamp"].is_null(), "the Pod is deleted in the same pass");
 }
 
-/// NODE-74, NODE-93.
+/// NODE-71, NODE-90.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_changes_during_its_removal_is_judged_again() {
     let world = World::new().await;
@@ -213,7 +213,7 @@ async fn a_pod_that_changes_during_its_removal_is_judged_again() {
     assert!(!world.is_going("p").await, "the new Pod with this name is not deleted");
 }
 
-/// NODE-73.
+/// NODE-70.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_recovered_unseen_keeps_its_terminating_pods() {
     let out = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]);
@@ -235,7 +235,7 @@ async fn a_node_that_recovered_unseen_keeps_its_terminating_pods() {
     }
 }
 
-/// NODE-75.
+/// NODE-72.
 #[tokio::test(start_paused = true)]
 async fn many_missing_nodes_are_handled_in_several_passes() {
     let world = World::new().await;
@@ -248,7 +248,7 @@ async fn many_missing_nodes_are_handled_in_several_passes() {
     assert_eq!(world.asked("get", "nodes"), lost as u64, "each node was read once");
 }
 
-/// NODE-75.
+/// NODE-72.
 #[tokio::test(start_paused = true)]
 async fn slow_reads_of_missing_nodes_do_not_delay_pods_without_a_node_for_an_hour() {
     let world = World::new().await;
@@ -273,7 +273,7 @@ async fn slow_reads_of_missing_nodes_do_not_delay_pods_without_a_node_for_an_hou
     assert_eq!(world.sandbox.list("pods", Some(NS)).await.unwrap().len(), 1);
 }
 
-/// NODE-67.
+/// NODE-64.
 #[tokio::test(start_paused = true)]
 async fn a_pass_without_work_sends_nothing() {
     let world = World::new().await;

@@ -72,7 +72,7 @@ mod tests {
             .collect()
     }
 
-    /// NODE-31.
+    /// NODE-29.
     #[test]
     fn labels_are_copied_to_their_older_names() {
         let none = Vec::<String>::new();
