@@ -192,6 +192,7 @@ async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
+/// COMMON-43, COMMON-53.
 #[tokio::test(start_paused = true)]
 async fn the_leader_works_and_the_standby_waits_until_it_is_released() {
     let world = World::default();
@@ -228,6 +229,7 @@ fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> Parts {
     }
 }
 
+/// COMMON-59, COMMON-60.
 #[tokio::test(start_paused = true)]
 async fn a_warm_standby_of_a_new_version_is_handed_the_lease_between_two_writes() {
     let world = World::default();
@@ -267,6 +269,7 @@ async fn a_standby_that_does_not_fill_its_caches_asks_at_once() {
     tokio::time::timeout(Duration::from_secs(3), old.asked()).await.unwrap();
 }
 
+/// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_kept_while_work_is_finished_and_given_up_after() {
     let world = World::default();
@@ -282,6 +285,7 @@ async fn the_lease_is_kept_while_work_is_finished_and_given_up_after() {
     assert_eq!(world.holder(), "");
 }
 
+/// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn work_that_waits_for_a_busy_server_does_not_hold_up_the_lease() {
     let world = World::default();
@@ -295,6 +299,7 @@ async fn work_that_waits_for_a_busy_server_does_not_hold_up_the_lease() {
     assert_eq!((stopping.await.unwrap(), world.holder().as_str()), (Stopped::Clean, ""));
 }
 
+/// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn work_that_does_not_finish_in_time_is_cut_and_the_lease_left_to_run_out() {
     let world = World::default();
@@ -321,6 +326,7 @@ async fn a_kill_leaves_the_lease_and_writes_nothing_more() {
     assert_eq!((world.posts(), world.holder().as_str()), (writes, "c1"));
 }
 
+/// COMMON-53.
 #[tokio::test(start_paused = true)]
 async fn a_cold_standby_starts_nothing_before_it_leads() {
     let world = World::default();
@@ -335,6 +341,7 @@ async fn a_cold_standby_starts_nothing_before_it_leads() {
     assert_eq!(world.holder(), "c2");
 }
 
+/// COMMON-49.
 #[tokio::test(start_paused = true)]
 async fn losing_the_lease_is_noticed_and_stops_all_writes() {
     let world = World::default();
@@ -352,6 +359,7 @@ async fn losing_the_lease_is_noticed_and_stops_all_writes() {
     assert_eq!(world.posts(), writes);
 }
 
+/// COMMON-72.
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_writes_nothing_at_all() {
     let world = World::default();
@@ -379,6 +387,7 @@ async fn without_election_the_loops_just_run() {
     assert_eq!(alone.shutdown(Some(Duration::from_secs(5))).await, Stopped::Clean);
 }
 
+/// COMMON-93.
 #[tokio::test(start_paused = true)]
 async fn a_rate_that_is_given_is_kept() {
     let world = World::default();

@@ -123,6 +123,7 @@ mod tests {
         json!({"spec": {"containers": [{"name": "kube-controller-manager", "command": command}]}, "status": {"phase": "Running"}})
     }
 
+    /// COMMON-76.
     #[test]
     fn a_pod_without_the_flag_runs_every_loop() {
         let pods = of(&pod(&["kube-controller-manager", "--leader-elect=true"]));
@@ -152,6 +153,7 @@ mod tests {
         assert_eq!(both(&forgotten), None);
     }
 
+    /// COMMON-76.
     #[test]
     fn a_lease_alone_says_only_that_the_loops_are_not_known() {
         let leads = BuiltIn { leads: true, ..BuiltIn::default() };

@@ -166,6 +166,7 @@ fn manager_pod(controllers: &str) -> Value {
     json!({"spec": {"containers": [{"command": command}]}, "status": {"phase": "Running"}})
 }
 
+/// COMMON-76.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_found_beside_a_manager_whose_loop_is_off() {
     let world = world();
@@ -182,6 +183,7 @@ async fn nothing_is_found_beside_a_manager_whose_loop_is_off() {
     }
 }
 
+/// COMMON-74, COMMON-76, COMMON-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_what_to_do() {
     let world = world();
@@ -206,6 +208,7 @@ async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_what_to_do() {
     assert_eq!(gone, 1, "its end is announced once");
 }
 
+/// COMMON-74, COMMON-77.
 #[tokio::test(start_paused = true)]
 async fn an_event_that_was_not_sent_here_is_found() {
     let world = world();
@@ -218,6 +221,7 @@ async fn an_event_that_was_not_sent_here_is_found() {
     assert_eq!(world.found().len(), 1);
 }
 
+/// COMMON-74, COMMON-75, COMMON-78.
 #[tokio::test(start_paused = true)]
 async fn writes_of_another_are_found_and_silence_can_be_planned() {
     let world = world();

@@ -180,6 +180,7 @@ mod tests {
     proptest! {
         /// Whatever peers do, a new connection is admitted, the limits hold, and nobody with one connection loses it to
         /// somebody with several.
+        /// COMMON-97.
         #[test]
         fn limits_hold_and_single_connections_survive(steps in prop::collection::vec((0u8..6, 0u8..4), 1..200)) {
             let now = Clock::system().instant();

@@ -57,6 +57,7 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, HeaderMap, Strin
     (parts.status.as_u16(), parts.headers, text)
 }
 
+/// COMMON-66.
 #[tokio::test]
 async fn health_is_told_as_upstream_tells_it() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -89,6 +90,7 @@ async fn health_is_told_as_upstream_tells_it() {
     assert!(!slis.contains("kubernetes_healthcheck{"), "{slis}");
 }
 
+/// COMMON-65.
 #[tokio::test]
 async fn readiness_says_what_is_waited_for() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -114,6 +116,7 @@ async fn readiness_says_what_is_waited_for() {
     assert_eq!(told("/livez?verbose").await, ok("[+]replicaset-controller ok\nhealthz check passed\n"));
 }
 
+/// COMMON-69, COMMON-70.
 #[tokio::test]
 async fn diagnostics_are_json_or_text() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -130,6 +133,7 @@ async fn diagnostics_are_json_or_text() {
     );
 }
 
+/// COMMON-70.
 #[tokio::test]
 async fn the_graph_of_a_loop_that_keeps_one_is_drawn() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -148,6 +152,7 @@ async fn the_graph_of_a_loop_that_keeps_one_is_drawn() {
     assert_eq!(get(&router, &of("job-controller"), &[]).await.0, 404);
 }
 
+/// COMMON-70.
 #[tokio::test]
 async fn the_logs_verbosity_can_be_put() {
     let log = logging::Handle::detached();
@@ -159,6 +164,7 @@ async fn the_logs_verbosity_can_be_put() {
     assert_eq!(get(&router, "/debug/flags/v", &[]).await.2, "4\n");
 }
 
+/// COMMON-83.
 #[tokio::test]
 async fn metrics_come_in_the_format_that_is_asked_for() {
     let metrics = Metrics::new();
@@ -207,6 +213,7 @@ fn reviewer() -> (Api, Arc<AtomicUsize>) {
     (Api::new(kube::Client::new(service, "default"), clock, open, "test"), asked)
 }
 
+/// COMMON-67.
 #[tokio::test(start_paused = true)]
 async fn only_who_may_gets_in_and_the_answer_counts_for_ten_seconds() {
     let (api, asked) = reviewer();
@@ -276,6 +283,7 @@ fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, State) {
     (router.layer(middleware::map_request(comes_from)), asked, clock, state)
 }
 
+/// COMMON-98.
 #[tokio::test(start_paused = true)]
 async fn bogus_tokens_cost_few_reviews_and_lock_nobody_out() {
     let (router, asked, clock, _) = guarded(&[]);
@@ -307,6 +315,7 @@ async fn bogus_tokens_cost_few_reviews_and_lock_nobody_out() {
     assert_eq!(asked.load(Ordering::Relaxed), one_peer + all + 4);
 }
 
+/// COMMON-67.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_counts_for_a_while_too_and_evicts_no_good_answer() {
     let (router, asked, clock, _) = guarded(&[]);
@@ -329,6 +338,7 @@ async fn a_refusal_counts_for_a_while_too_and_evicts_no_good_answer() {
     assert_eq!(get(&router, &format!("/{long}"), &good).await.0, 414);
 }
 
+/// COMMON-65.
 #[tokio::test(start_paused = true)]
 async fn why_it_is_not_ready_is_told_to_callers_that_may_read_it() {
     let (router, _, _, state) = guarded(&["/readyz"]);
@@ -342,6 +352,7 @@ async fn why_it_is_not_ready_is_told_to_callers_that_may_read_it() {
     assert_eq!(get(&state.router(), "/readyz", &[]).await.2, told, "without a guard only this host can ask");
 }
 
+/// COMMON-67.
 #[tokio::test(start_paused = true)]
 async fn who_is_named_by_a_certificate_needs_no_token() {
     let (api, asked) = reviewer();
@@ -380,6 +391,7 @@ async fn a_certificate_that_was_allowed_something_is_exempt_from_the_limits_on_r
     assert_eq!(asked.load(Ordering::Relaxed), before + 1);
 }
 
+/// COMMON-67.
 #[tokio::test]
 async fn a_client_certificate_is_believed_if_the_authority_is_ours() {
     let directory = std::env::temp_dir().join(format!("nonet-server-{}", std::process::id()));
@@ -454,6 +466,7 @@ async fn where_http2_is_off_http1_is_spoken() {
     assert!(start(&second, &state, None, &Clock::system()).is_ok());
 }
 
+/// COMMON-68.
 #[tokio::test]
 async fn it_serves_tls_and_plain_loopback() {
     let clock = Clock::system();

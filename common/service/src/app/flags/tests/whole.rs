@@ -95,6 +95,7 @@ const WHOLE: &[&str] = &[
     "--terminated-pod-gc-threshold=1000",
 ];
 
+/// COMMON-85, COMMON-86.
 #[test]
 fn a_whole_command_line_of_the_original_is_accepted_with_hyphens_and_with_underscores() {
     let options = run(WHOLE);
