@@ -95,7 +95,7 @@ fn a_switch_of_a_controller_is_given_as_go_takes_it() {
     assert!(error.contains("--enable-garbage-collector") && error.contains("maybe"), "{error}");
 }
 
-/// COMMON-41, COMMON-85, COMMON-93, COMMON-100.
+/// COMMON-13, COMMON-41, COMMON-85, COMMON-93, COMMON-96, COMMON-100.
 #[test]
 fn defaults_are_upstreams() {
     let o = run(&[]);
@@ -357,7 +357,7 @@ fn what_has_no_effect_is_accepted_and_named_in_one_line() {
     assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(1));
 }
 
-/// COMMON-51, COMMON-68, COMMON-89.
+/// COMMON-51, COMMON-68, COMMON-88, COMMON-89.
 #[test]
 fn bad_input_is_one_clear_line() {
     for (arguments, expected) in [
