@@ -169,7 +169,7 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
 /// Checks what the next `kubeadm upgrade` will do.
 fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: Stage) {
     const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; controllers in controllerManager.extraArgs \
-        is as in docs/operations.md, Hand over, step 3";
+        is as in docs/operating.md, Hand over, step 3";
     let map = match &facts.manager.kubeadm {
         Err(why) => return findings.unreadable("what kubeadm upgrade will switch on", why),
         Ok(map) => map.as_ref().and_then(|map| map.data.as_ref()),
