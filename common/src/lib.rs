@@ -1,11 +1,11 @@
-//! The scaffolding every controller stands on.
+//! The foundation of every controller.
 //!
 //! # What it promises
 //!
-//! A controller says which objects it reads, which events concern which key, and what to do about a key. This crate sees to
-//! the rest: its caches are filled and never go back in time, a key is never worked on twice at once, nothing is decided on
-//! a view that lacks the controller's own writes, nothing is written without the lease, a failure or a panic costs one key
-//! a delay, and everything is counted and can be asked for.
+//! A controller defines the objects that it reads, the keys that each event concerns, and the sync of a key. This crate does
+//! the rest. It fills the caches, which never go back in time. Only one worker syncs a key at a time. No decision is made from a
+//! cache that lacks the controller's own writes. Nothing is written without the Lease. A failure or a panic delays only one key.
+//! Metrics and debug endpoints report everything.
 //!
 //! ```text
 //!             informer ──► store (indexes) ──────► observe ──► decide ──► act ──► io ──► api ──► gate ──► API server
@@ -15,17 +15,18 @@
 //!
 //! # Where things are
 //!
-//! Five crates below this directory, each of which stands on those before it. This one re-exports what a controller needs.
+//! Five crates in this directory, each of which depends only on those above it in the table. This crate re-exports the modules
+//! that controllers use.
 //!
 //! | crate | modules |
 //! | --- | --- |
-//! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`head`] that comes first, [`wire`] in protobuf, [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] of texts that repeat, [`map`], [`parsed`] texts, [`duration`] as Go writes it |
-//! | `platform`: what a process has | [`clock`] for time and chance, [`watched`], [`pace`] of wake-ups, [`metrics`], [`panics`], [`version`] |
-//! | `client`: the API server | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`informer`], [`store`], [`succession`], [`consistency`], [`events`], [`batch`] slow start |
-//! | `control`: the loop | [`controller`] workers over a [`queue`], [`io`] of a sync, [`runtime`] what a loop is given, [`leader`] election, [`settings`], [`explain`] in few lines, [`terminating_namespaces`] |
+//! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`head`] (the part read first), [`wire`] (protobuf), [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] (shared strings), [`map`], [`parsed`] texts, [`duration`] in Go's format |
+//! | `platform`: the process and its machine | [`clock`] for time and randomness, [`watched`] values, [`pace`] of wake-ups, [`metrics`], [`panics`], [`version`] |
+//! | `client`: the API server | [`client`] connections, [`api`] requests and error classes, [`gate`] for writes, [`informer`], [`store`], [`succession`], [`consistency`], [`events`], [`batch`] for slow start |
+//! | `control`: the loop | [`controller`] workers with a [`queue`], [`io`] of a sync, [`runtime`] (the dependencies of a loop), [`leader`] election, [`settings`], [`explain`] for `/debug/explain`, [`terminating_namespaces`] |
 //! | `service`: the process | [`app`] from flags to drain, [`logging`], [`server`], [`second_writer`], [`built_in_flags`] |
 //!
-//! There is no knowledge of any one controller here, and no global state but the table of interned texts, the seed of hash maps,
+//! This crate knows no particular controller. Its only global state is the table of interned strings, the seed of the hash maps
 //! and, per thread, the numbers of the protobuf fields that each projection reads.
 
 pub use nonet_client::{api, batch, client, consistency, events, gate, informer, owners, store, succession};

@@ -1,4 +1,4 @@
-//! The corpus of the fuzz target: each answer, cut and damaged at every place.
+//! Decodes the corpus of the fuzz target: each recorded answer whole, truncated at many positions, and corrupted there.
 
 use std::{fs, path::Path};
 
@@ -6,13 +6,13 @@ use std::{fs, path::Path};
 mod read;
 
 #[test]
-fn answers_that_are_cut_or_damaged_cost_no_panic() {
+fn truncated_or_corrupted_answers_do_not_panic() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/protobuf");
     let mut answers = 0;
     for entry in fs::read_dir(corpus).unwrap() {
         let mut answer = fs::read(entry.unwrap().path()).unwrap();
         read::read(&answer);
-        // Every place of the small ones, and some thousand of the others.
+        // Every position of a small answer, and at most 1000 positions of a larger one.
         for at in (0..answer.len()).step_by(answer.len().div_ceil(1000)) {
             read::read(&answer[..at]);
             for bits in [0x01, 0x80, 0xff] {

@@ -1,4 +1,4 @@
-//! Which objects concern another controller, by their head alone.
+//! The head of an object is enough to recognize an object of another controller.
 
 use common::{
     head::Head,
@@ -9,7 +9,7 @@ use common::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A Pod of a DaemonSet, or of nobody.
+/// A Pod. It concerns the controller under test if its own controller is a DaemonSet, or if it has no controller.
 #[derive(Deserialize)]
 struct DaemonPod(Pod);
 
@@ -27,7 +27,7 @@ impl Object for DaemonPod {
 fn pod(owners: &Value) -> String {
     let metadata = json!({"name": "web-7c99d5cb8d-abcde", "namespace": "shop", "resourceVersion": "1",
         "ownerReferences": owners});
-    // In the order in which servers write it.
+    // The fields are in the order in which API servers write them.
     format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata},"status":{{"phase":"Running"}}}}"#)
 }
 
@@ -44,11 +44,11 @@ fn an_object_of_another_controller_is_foreign() {
 }
 
 #[test]
-fn what_may_concern_this_controller_is_not_foreign() {
+fn an_object_that_may_concern_this_controller_is_not_foreign() {
     for owners in [json!(null), json!([]), json!([owner("DaemonSet", true)]), json!([owner("ReplicaSet", false)])] {
         assert!(Encoded::Json(&pod(&owners)).foreign_head::<DaemonPod>().is_none(), "{owners}");
     }
-    // The first controller counts, as everywhere else.
+    // If several owners are marked as the controller, the first one counts, as in every other lookup of a controller.
     let owners = [owner("Node", false), owner("DaemonSet", true), owner("ReplicaSet", true)];
     assert!(Encoded::Json(&pod(&json!(owners))).foreign_head::<DaemonPod>().is_none());
     for unusual in [

@@ -1,4 +1,4 @@
-//! A process hashes with a seed of its own, so that nobody can choose names that share a bucket of its maps.
+//! Each process hashes with its own random seed, so that users cannot choose names that collide in its hash maps.
 
 use std::{
     env,
@@ -25,17 +25,17 @@ const PROGRAM: Definition = Definition {
 const CHILD: &str = "HASHING_CHILD";
 
 #[test]
-fn each_process_hashes_with_a_seed_of_its_own() {
+fn each_process_hashes_with_its_own_seed() {
     if env::var_os(CHILD).is_some() {
         let code = app::main_with(&PROGRAM, ["hashing-controller", "--version"].map(str::to_owned));
         assert_eq!(code, ExitCode::SUCCESS);
         println!("\nhash {}", Seeded::default().hash_one("shop/web"));
         return;
     }
-    // The hash of a name in another process, which runs this same test as its child.
+    // Runs this test in a child process and returns the hash that the child prints for a name.
     let hash_of_a_process = || {
         let mut process = Command::new(env::current_exe().unwrap());
-        process.args(["--exact", "each_process_hashes_with_a_seed_of_its_own", "--nocapture"]).env(CHILD, "1");
+        process.args(["--exact", "each_process_hashes_with_its_own_seed", "--nocapture"]).env(CHILD, "1");
         let output = process.output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let printed = String::from_utf8(output.stdout).unwrap();

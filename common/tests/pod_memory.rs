@@ -1,4 +1,4 @@
-//! What a cached Pod costs. Alone in its process, because it counts what the process allocates.
+//! Measures the memory of a cached Pod. The test is alone in its process, because it counts all allocations of the process.
 
 use std::{alloc::System, collections::BTreeSet, sync::Arc};
 
@@ -10,14 +10,14 @@ use common::{
 };
 use serde_json::json;
 
-/// Counts what is allocated and not given back.
+/// Counts the bytes that are allocated and not yet freed.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const PODS: usize = 20_000;
 const LIMIT: usize = 300;
 
-/// A Pod of a two-container template as a server sends it.
+/// A Pod with two containers, as an API server sends it.
 fn pod(number: usize) -> String {
     let set = number / 100;
     let container = |name: &str| {
@@ -60,15 +60,15 @@ fn a_cached_pod_takes_little_memory() {
         assert_eq!((pod.phase, pod.is_ready(), pod.restarts.regular), (Phase::Running, true, number as i32 % 3));
         Arc::new(pod)
     };
-    // What decoding needs for a while, and what all Pods share, is there before counting begins.
+    // The interned strings that all Pods share are allocated before counting begins, as are the decoder's temporary buffers.
     let warm: Vec<_> = (0..PODS).step_by(50).map(decode).collect();
     let before = ALLOCATOR.allocated();
     let cached: Vec<Arc<Pod>> = (PODS..2 * PODS).map(|n| decode(n % PODS)).collect();
     let each = (ALLOCATOR.allocated() - before) / PODS;
     let size = size_of::<Pod>();
-    println!("{each} bytes per cached Pod, {size} of them the structure itself");
-    assert!(each <= LIMIT, "{each} bytes per cached Pod, {size} of them the structure itself");
-    assert!(each >= size, "{each} bytes per cached Pod cannot be right: the structure alone has {size}");
+    println!("{each} bytes per cached Pod, including {size} bytes for the struct itself");
+    assert!(each <= LIMIT, "{each} bytes per cached Pod, including {size} bytes for the struct itself");
+    assert!(each >= size, "{each} bytes per cached Pod cannot be right: the struct alone has {size} bytes");
     let keys: BTreeSet<Key> = cached.iter().chain(&warm).map(|pod| pod.meta.key()).collect();
     assert_eq!(keys.len(), PODS);
 }

@@ -1,6 +1,6 @@
-//! What the house rules state and neither the compiler nor clippy can see: textual checks over the sources of all crates.
+//! Checks the house rules that neither the compiler nor clippy can check, by searching the sources of all crates.
 //!
-//! Each failure names the file, the line and the rule. A rule that is wrong is changed here and in the design, not got around.
+//! Each failure names the file, the line and the rule. A wrong rule is changed here and in the design; do not work around it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed")]
 
@@ -10,49 +10,49 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const HASH_ORDER: &str = "nothing that decides depends on hash order; see common::map";
+const HASH_ORDER: &str = "deciding code must not depend on hash order; see common::map";
 
-/// What decides must not contain, and why.
+/// Text that must not occur in deciding code, with the rule that it breaks.
 const IMPURE: &[(&str, &str)] = &[
-    ("async ", "nothing that decides is async"),
-    (".await", "nothing that decides is async"),
-    ("tokio", "nothing that decides is async"),
-    ("futures", "nothing that decides is async"),
-    ("fs::", "nothing that decides does I/O"),
-    ("std::io", "nothing that decides does I/O"),
-    ("Io<", "what decides sends no requests"),
-    ("stdout", "nothing that decides does I/O"),
-    ("stderr", "nothing that decides does I/O"),
-    ("net::Tcp", "nothing that decides does I/O"),
-    ("net::Udp", "nothing that decides does I/O"),
-    ("env::", "nothing that decides does I/O"),
-    ("process::", "nothing that decides does I/O"),
-    ("kube::", "nothing that decides does I/O"),
-    ("hyper", "nothing that decides does I/O"),
-    ("api::Api", "nothing that decides does I/O"),
-    ("client::", "nothing that decides does I/O"),
-    ("Recorder", "Events to emit are part of the plan"),
-    ("tracing", "what there is to say is in the plan"),
-    ("println!", "what there is to say is in the plan"),
+    ("async ", "deciding code is not async"),
+    (".await", "deciding code is not async"),
+    ("tokio", "deciding code is not async"),
+    ("futures", "deciding code is not async"),
+    ("fs::", "deciding code does no I/O"),
+    ("std::io", "deciding code does no I/O"),
+    ("Io<", "deciding code sends no requests"),
+    ("stdout", "deciding code does no I/O"),
+    ("stderr", "deciding code does no I/O"),
+    ("net::Tcp", "deciding code does no I/O"),
+    ("net::Udp", "deciding code does no I/O"),
+    ("env::", "deciding code does no I/O"),
+    ("process::", "deciding code does no I/O"),
+    ("kube::", "deciding code does no I/O"),
+    ("hyper", "deciding code does no I/O"),
+    ("api::Api", "deciding code does no I/O"),
+    ("client::", "deciding code does no I/O"),
+    ("Recorder", "the Events to send are part of the plan"),
+    ("tracing", "deciding code does not log; the reasons are part of the plan"),
+    ("println!", "deciding code does not log; the reasons are part of the plan"),
     ("Clock", "the time is part of the snapshot"),
     ("::now(", "the time is part of the snapshot"),
     ("SystemTime", "the time is part of the snapshot"),
-    ("rand::", "nothing that decides rolls dice"),
-    ("random", "nothing that decides rolls dice"),
+    ("rand::", "deciding code uses no randomness"),
+    ("random", "deciding code uses no randomness"),
     ("Mutex", "a snapshot needs no locks"),
     ("RwLock", "a snapshot needs no locks"),
     ("RefCell", "a snapshot does not change"),
     ("Atomic", "a snapshot does not change"),
     ("OnceLock", "a snapshot does not change"),
     ("OnceCell", "a snapshot does not change"),
-    ("thread", "nothing that decides has threads"),
+    ("thread", "deciding code has no threads"),
     ("RandomState", HASH_ORDER),
     ("collections::Hash", HASH_ORDER),
 ];
 
-/// The files of a loop that are pure.
+/// Names of the pure files of a loop, without `.rs`.
 const PURE_FILES: &[&str] = &["snapshot", "plan", "decide"];
-/// What else is pure. That nothing is async in the first of these crates is held by its manifest.
+/// Further pure modules, by crate. [`ASYNC_OR_IO`] keeps async code out of the dependencies of `common/objects`.
 const PURE_ELSEWHERE: &[(&str, &[&str])] = &[
     (
         "common/objects",
@@ -79,7 +79,7 @@ const PURE_ELSEWHERE: &[(&str, &[&str])] = &[
     ("node-lifecycle-controller", &["disruption", "garbage/quarantine", "rate", "sight", "silence", "taints"]),
     ("statefulset-controller", &["act/body"]),
 ];
-/// What a crate without I/O cannot depend on.
+/// Dependencies that a crate without I/O must not have.
 const ASYNC_OR_IO: &[&str] = &[
     "tokio",
     "futures",
@@ -94,14 +94,14 @@ const ASYNC_OR_IO: &[&str] = &[
     "nonet-client",
 ];
 
-/// What judges a cluster, in the kubectl plug-in.
+/// The crate of the kubectl plug-in, which judges a cluster in the pure modules [`PURE_IN_PLUGIN`].
 const PLUGIN: &str = "deploy/kubectl-nonet";
 const PURE_IN_PLUGIN: &[&str] = &["check", "controllers", "facts", "finding", "manager_flags", "render"];
 
-/// Where time and chance come from.
+/// The only file that may read the machine's clock or use randomness.
 const CLOCK: &str = "common/platform/src/clock.rs";
 
-/// Lines of code, tests and comments aside, from which on a file is asked what its second noun is.
+/// Maximum number of lines of code in a file, without tests and comments. A larger file has a second noun to split off.
 const MOST_CODE: usize = 500;
 const MOST_IN_MAIN: usize = 25;
 const MOST_IN_DECISION: usize = 40;
@@ -110,7 +110,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The workspace's crates: its directories with a manifest, and those inside `e2e` and `deploy`.
+/// Paths of the workspace's crates: the directories with a manifest in the root, in `common`, `e2e` and `deploy`.
 fn crates() -> Vec<String> {
     let below = |prefix: &'static str| {
         let entries = fs::read_dir(root().join(prefix)).unwrap().map(|entry| entry.unwrap());
@@ -118,10 +118,10 @@ fn crates() -> Vec<String> {
         crates.map(move |entry| format!("{prefix}{}", entry.file_name().into_string().unwrap()))
     };
     let mut names: Vec<String> = ["", "common/", "e2e/", "deploy/"].into_iter().flat_map(below).collect();
-    // The fuzz targets are a workspace of their own.
+    // The fuzz targets are a separate workspace.
     names.retain(|name| name != "common/fuzz");
     names.sort();
-    assert!(names.len() >= 4, "the crates are not found: {names:?}");
+    assert!(names.len() >= 4, "found only the crates {names:?}");
     names
 }
 
@@ -133,7 +133,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// All files with that ending below a directory, by their paths from the root.
+/// Paths, relative to the root, of all files in a directory and its subdirectories that end in `ending`.
 fn files(directory: &str, ending: &str) -> Vec<String> {
     let (mut found, mut open) = (Vec::new(), vec![directory.to_owned()]);
     while let Some(directory) = open.pop() {
@@ -151,7 +151,7 @@ fn files(directory: &str, ending: &str) -> Vec<String> {
     found
 }
 
-/// The modules of a crate that are compiled for tests only: those behind `#[cfg(test)] mod name;`, with all below them.
+/// Paths, without `.rs`, of the modules of a crate that are compiled only for tests: `#[cfg(test)] mod name;`.
 fn test_modules(sources: &[String]) -> BTreeSet<String> {
     let mut modules = BTreeSet::new();
     for source in sources {
@@ -173,7 +173,7 @@ fn test_modules(sources: &[String]) -> BTreeSet<String> {
     modules
 }
 
-/// The sources of a crate without modules that are compiled for tests only.
+/// Paths of the source files of a crate, without modules that are compiled only for tests.
 fn sources(name: &str) -> Vec<String> {
     let all = files(&format!("{name}/src"), ".rs");
     let tests = test_modules(&all);
@@ -185,7 +185,7 @@ fn sources(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The code of a file with the numbers of its lines: no comments, no empty lines, nothing behind `#[cfg(test)]`.
+/// The lines of code of a file with their line numbers. Comments, empty lines and the module `tests` are left out.
 fn code(path: &str) -> Vec<(usize, String)> {
     let text = read(path);
     let until_tests = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -196,16 +196,16 @@ fn code(path: &str) -> Vec<(usize, String)> {
     until_tests.lines().enumerate().filter_map(line).collect()
 }
 
-/// Why a line of code is not pure.
+/// Returns the forbidden text in a line of code and the rule that it breaks; `None` if the line is pure.
 fn impure(line: &str) -> Option<(&'static str, &'static str)> {
-    // A group of imports: `collections::{BTreeMap, HashMap}`.
+    // `collections::Hash` does not occur in a group of imports: `collections::{BTreeMap, HashMap}`.
     if line.contains("collections::{") && line.contains("Hash") {
         return Some(("collections::Hash", HASH_ORDER));
     }
     IMPURE.iter().find(|(word, _)| holds(line, word)).copied()
 }
 
-/// Whether `word` stands in `line`, not as a part of a longer name before it.
+/// Whether `line` contains `word` at the start of an identifier or path.
 fn holds(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -217,7 +217,7 @@ fn check(broken: Vec<String>) {
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
 }
 
-/// Whether a file belongs to one of these modules below `src`.
+/// Whether a file belongs to one of the modules, which are paths relative to `src`.
 fn in_modules(path: &str, modules: &[&str]) -> bool {
     let inside = path.split_once("/src/").map_or("", |(_, inside)| inside);
     let stem = inside.strip_suffix(".rs").unwrap_or(inside);
@@ -225,7 +225,7 @@ fn in_modules(path: &str, modules: &[&str]) -> bool {
 }
 
 #[test]
-fn what_decides_is_pure() {
+fn deciding_code_is_pure() {
     let mut pure = Vec::new();
     for (name, modules) in PURE_ELSEWHERE {
         for module in *modules {
@@ -242,7 +242,7 @@ fn what_decides_is_pure() {
         let modules: Vec<&str> =
             modules.iter().map(|module| module.split_once("/src/").map_or("", |(_, module)| module)).collect();
         let deciding: Vec<String> = sources(&name).into_iter().filter(|path| in_modules(path, &modules)).collect();
-        assert!(!deciding.is_empty(), "{name} decides nowhere");
+        assert!(!deciding.is_empty(), "{name} has no deciding code");
         pure.extend(deciding);
     }
     pure.extend(sources(PLUGIN).into_iter().filter(|path| in_modules(path, PURE_IN_PLUGIN)));
@@ -254,8 +254,11 @@ fn what_decides_is_pure() {
             }
         }
     }
-    // A sync awaits `io`, and is as pure as what decides otherwise.
-    let syncs = controllers().into_iter().flat_map(|name| sources(&name)).filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
+    // A sync awaits `io`; apart from that it is as pure as deciding code.
+    let syncs = controllers()
+        .into_iter()
+        .flat_map(|name| sources(&name))
+        .filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
     for path in syncs {
         for (number, line) in code(&path) {
             let line = line.replace("async ", "").replace(".await", "").replace("Io<", "");
@@ -290,7 +293,7 @@ fn impurity_is_recognized() {
 }
 
 #[test]
-fn time_and_chance_come_from_the_clock() {
+fn time_and_randomness_come_from_the_clock() {
     let mut broken = Vec::new();
     for name in crates() {
         for path in sources(&name).into_iter().filter(|path| path != CLOCK) {
@@ -298,33 +301,33 @@ fn time_and_chance_come_from_the_clock() {
                 if holds(&line, "clippy::disallowed_methods") {
                     broken.push(format!("{path}:{number}: only {CLOCK} may read a clock"));
                 }
-                // The simulation's own command rolls the seeds that clocks are made of.
+                // The command of the simulation draws the seeds of its clocks at random.
                 if holds(&line, "rand::") && !path.starts_with("e2e/") {
-                    broken.push(format!("{path}:{number}: only {CLOCK} rolls dice"));
+                    broken.push(format!("{path}:{number}: only {CLOCK} uses randomness"));
                 }
             }
         }
-        // A process that lets events gather blocks its thread, by its clock.
+        // A process that batches events blocks its thread by calling `Clock::block`.
         let may_sleep = ["common/tests/tidy.rs", CLOCK];
         for path in files(&name, ".rs").into_iter().filter(|path| !may_sleep.contains(&path.as_str())) {
             for (number, _) in code(&path).iter().filter(|(_, line)| holds(line, "thread::sleep")) {
-                broken.push(format!("{path}:{number}: nothing but the clock sleeps by the machine's time"));
+                broken.push(format!("{path}:{number}: only the clock may call thread::sleep"));
             }
         }
     }
     check(broken);
 }
 
-/// The files that every loop has in its folder.
+/// Names of the files in the folder of every loop, without `.rs`.
 const OF_A_LOOP: [&str; 5] = ["observe", "snapshot", "plan", "decide", "act"];
 
-/// The folders of a controller's loops: `src` for the loop that lib.rs implements, the folder beside the file for any other.
+/// Folders of a controller's loops: `src` for the loop in `lib.rs`; for any other loop the folder with its file's name.
 fn loops(name: &str) -> Vec<String> {
     let implements = |path: &String| code(path).iter().any(|(_, line)| line.contains(" Controller for "));
     let implementing = sources(name).into_iter().filter(implements);
     let folders: Vec<String> =
         implementing.map(|path| path.trim_end_matches(".rs").trim_end_matches("/lib").to_owned()).collect();
-    assert!(!folders.is_empty(), "{name} implements no loop");
+    assert!(!folders.is_empty(), "no file of {name} implements Controller");
     folders
 }
 
@@ -333,33 +336,33 @@ fn crates_look_alike() {
     let mut broken = Vec::new();
     for name in crates() {
         if !read(&format!("{name}/Cargo.toml")).contains("[lints]\nworkspace = true") {
-            broken.push(format!("{name}/Cargo.toml: the workspace's lints are not asked for"));
+            broken.push(format!("{name}/Cargo.toml: `[lints] workspace = true` is missing"));
         }
         if !read(&format!("{name}/src/lib.rs")).starts_with("//! ") {
-            broken.push(format!("{name}/src/lib.rs: it does not open with what the crate promises"));
+            broken.push(format!("{name}/src/lib.rs: the file must begin with the crate's documentation"));
         }
     }
     for name in controllers() {
         let main = format!("{name}/src/main.rs");
         if read(&main).lines().count() >= MOST_IN_MAIN {
-            broken.push(format!("{main}: flags and one call take less than {MOST_IN_MAIN} lines"));
+            broken.push(format!("{main}: flags and one call need fewer than {MOST_IN_MAIN} lines"));
         }
         if !root().join(format!("{name}/src/world.rs")).exists() {
-            broken.push(format!("{name}/src/world.rs: missing; the builders of unit tests are looked for here"));
+            broken.push(format!("{name}/src/world.rs: missing; this is the file for the builders of unit tests"));
         }
         for path in files(&name, ".rs") {
             let file = path.rsplit('/').next().unwrap_or_default();
             if file == "mod.rs" || ["sequence.rs", "carry_out.rs"].contains(&file) {
-                broken.push(format!("{path}: no loop has a file of that name"));
+                broken.push(format!("{path}: a file of a loop must not have this name"));
             }
             if file == "world.rs" && path.contains("/src/") && path != format!("{name}/src/world.rs") {
-                broken.push(format!("{path}: the builders of unit tests stand in {name}/src/world.rs"));
+                broken.push(format!("{path}: the builders of unit tests belong in {name}/src/world.rs"));
             }
         }
         for folder in loops(&name) {
             for file in OF_A_LOOP {
                 if !root().join(format!("{folder}/{file}.rs")).exists() {
-                    broken.push(format!("{folder}/{file}.rs: missing; someone who knows one loop looks for it here"));
+                    broken.push(format!("{folder}/{file}.rs: missing; every loop has this file"));
                 }
             }
         }
@@ -367,10 +370,10 @@ fn crates_look_alike() {
     check(broken);
 }
 
-/// The crates of the workspace that a crate may depend on: all of its code, and its tests besides.
+/// The crates of the workspace that a crate may depend on: first those for all of its code, then further ones for its tests.
 ///
-/// Editing a controller compiles that controller and its tests, and what tries all of them out; the sandbox that its tests run
-/// on knows no controller, so that none is tested by its own code.
+/// A change to a controller recompiles only that controller, its tests, and the crates that run all controllers. The sandbox,
+/// on which these tests run, depends on no controller, so that no controller is tested with its own code.
 fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let all = || crates().into_iter().map(|path| package(&path));
     let only = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
@@ -378,7 +381,7 @@ fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     match name {
         "common" => (only(&IN_COMMON), only(&["test-features"])),
         name if IN_COMMON.contains(&name) => {
-            // Each crate stands on those before it.
+            // Each crate may depend on the crates before it.
             let below = IN_COMMON.iter().take_while(|&&below| below != name).copied();
             (only(&below.collect::<Vec<_>>()), only(&["test-features"]))
         }
@@ -390,16 +393,16 @@ fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     }
 }
 
-/// The crates inside `common/`, each of which stands on those before it.
+/// The crates inside `common/`. Each may depend only on the crates before it.
 const IN_COMMON: [&str; 5] = ["nonet-objects", "nonet-platform", "nonet-client", "nonet-control", "nonet-service"];
 
-/// The name of the package in a folder: that of the folder.
+/// The name of the package in a folder: `nonet-` and the folder's name inside `common/`, elsewhere the folder's name.
 fn package(path: &str) -> String {
     path.strip_prefix("common/")
         .map_or_else(|| path.rsplit('/').next().unwrap_or(path).to_owned(), |part| format!("nonet-{part}"))
 }
 
-/// The sections of a manifest that name dependencies, each with whether only tests have them, and what they name.
+/// The dependencies in a manifest, each with whether it is a dev-dependency.
 fn dependencies(manifest: &str) -> Vec<(bool, String)> {
     let mut found = Vec::new();
     let mut section = None;
@@ -408,7 +411,7 @@ fn dependencies(manifest: &str) -> Vec<(bool, String)> {
             let header = header.trim_end().trim_end_matches(']');
             let kind = header.rsplit('.').next().unwrap_or_default();
             section = kind.ends_with("dependencies").then(|| kind == "dev-dependencies");
-            // `[dependencies.name]`
+            // A header that names the dependency itself: `[dependencies.name]`.
             if let Some((kind, name)) = header.rsplit_once('.').filter(|(kind, _)| kind.ends_with("dependencies")) {
                 found.push((kind.ends_with("dev-dependencies"), name.to_owned()));
             }
@@ -427,7 +430,7 @@ fn dependencies_point_one_way() {
     let mut broken = Vec::new();
     for name in crates() {
         let path = format!("{name}/Cargo.toml");
-        assert!(read(&path).contains(&format!("name = \"{}\"\n", package(&name))), "{path}: named unlike its folder");
+        assert!(read(&path).contains(&format!("name = \"{}\"\n", package(&name))), "{path}: not its folder's name");
         let (always, in_tests) = allowed(&package(&name));
         for (for_tests, dependency) in dependencies(&read(&path)) {
             let may = always.contains(&dependency) || (for_tests && in_tests.contains(&dependency));
@@ -435,10 +438,10 @@ fn dependencies_point_one_way() {
                 broken.push(format!("{path}: {dependency}: see `allowed` in common/tests/tidy.rs"));
             }
             if name == "common/objects" && !for_tests && ASYNC_OR_IO.contains(&dependency.as_str()) {
-                broken.push(format!("{path}: {dependency}: what objects mean needs no I/O and nothing async"));
+                broken.push(format!("{path}: {dependency}: this crate must have no I/O and nothing async"));
             }
             if dependency == "anyhow" && !name.starts_with("e2e") {
-                broken.push(format!("{path}: anyhow: errors are enums, but at the outermost edge"));
+                broken.push(format!("{path}: anyhow: errors are enums, except in e2e"));
             }
         }
     }
@@ -456,7 +459,7 @@ fn dependencies_are_recognized() {
 }
 
 #[test]
-fn every_suite_is_part_of_the_program_that_runs_all_of_them() {
+fn every_suite_is_part_of_suites_rs() {
     let program = read("e2e/tests/suites.rs");
     let manifest = read("e2e/Cargo.toml");
     assert!(read(".ci/run").contains("NONET_CLUSTER=envtest cargo test --locked --package e2e --test suites\n"));
@@ -464,26 +467,26 @@ fn every_suite_is_part_of_the_program_that_runs_all_of_them() {
     let is_program = |path: &String| path.rsplit('/').nth(1) == Some("tests") && !path.ends_with("/suites.rs");
     for path in files("e2e/tests", ".rs").into_iter().filter(is_program) {
         let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
-        // A program of the usual kind, which `cargo test` runs by itself, needs no entry.
+        // A test program with the standard harness needs no entry: `cargo test` runs it.
         let Some((_, entry)) = manifest.split_once(&format!("[[test]]\nname = \"{name}\"\n")) else { continue };
         if !entry.starts_with("harness = false\ntest = false\n") {
-            broken.push(format!("e2e/Cargo.toml: {name}: no suite without `harness = false` and `test = false`"));
+            broken.push(format!("e2e/Cargo.toml: {name}: a suite needs `harness = false` and `test = false`"));
         }
         let is_run = [format!("Part::Suite({name}::suite())"), format!(", {name}::TESTS)")]
             .iter()
             .any(|run| program.contains(run));
         if !program.contains(&format!("#[path = \"{name}.rs\"]\nmod {name};")) || !is_run {
-            broken.push(format!("{path}: not part of e2e/tests/suites.rs, so `cargo test` does not run it"));
+            broken.push(format!("{path}: missing in e2e/tests/suites.rs, so `cargo test` does not run it"));
         }
         if read(&path).contains("::test]") || read(&path).contains("#[test]") {
-            broken.push(format!("{path}: nothing runs functions with the attribute `test` where there is no harness"));
+            broken.push(format!("{path}: without a harness, functions with the attribute `test` do not run"));
         }
     }
     check(broken);
 }
 
 #[test]
-fn suites_that_hand_over_run_where_there_is_no_real_server() {
+fn hand_over_suites_run_on_the_sandbox() {
     let suites: Vec<String> = files("e2e/tests", "_handover.rs");
     assert!(suites.len() >= 2, "{suites:?}");
     let elsewhere = suites.into_iter().filter(|path| !read(path).contains("Kind::Sandbox"));
@@ -491,9 +494,9 @@ fn suites_that_hand_over_run_where_there_is_no_real_server() {
 }
 
 #[test]
-fn names_say_what_things_are() {
+fn names_contain_no_empty_words() {
     let mut broken = Vec::new();
-    // In e2e a manager is the API's: that of fields.
+    // In e2e, `manager` is a word of the API: a field manager.
     for name in crates().into_iter().filter(|name| !name.starts_with("e2e")) {
         for path in sources(&name) {
             for (number, line) in code(&path) {
@@ -519,27 +522,27 @@ fn files_stay_small() {
         for path in sources(&name) {
             let lines = code(&path).len();
             if lines > MOST_CODE {
-                broken.push(format!("{path}: {lines} lines of code: what is the second noun?"));
+                broken.push(format!("{path}: {lines} lines of code, more than {MOST_CODE}: split off the second noun"));
             }
         }
     }
     for path in files("docs/decisions", ".md") {
         let lines = read(&path).lines().count();
         if lines > MOST_IN_DECISION {
-            broken.push(format!("{path}: {lines} lines; a decision takes at most {MOST_IN_DECISION}"));
+            broken.push(format!("{path}: {lines} lines; a decision record has at most {MOST_IN_DECISION}"));
         }
     }
     check(broken);
 }
 
 #[test]
-fn rights_are_named_one_by_one() {
+fn only_the_garbage_collector_has_wildcard_rights() {
     let mut broken = Vec::new();
     let manifests = ["controllers", "shadows"].into_iter().flat_map(|of| files(&format!("deploy/{of}"), ".yaml"));
     for path in manifests.filter(|path| !path.contains("/gc-controller/")) {
         for (number, line) in read(&path).lines().enumerate() {
             if ["\"*\"", "'*'", "[*]", "- *"].iter().any(|wildcard| line.contains(wildcard)) {
-                broken.push(format!("{path}:{}: only the garbage collector's rights have wildcards", number + 1));
+                broken.push(format!("{path}:{}: only gc-controller may have wildcards in its rights", number + 1));
             }
         }
     }

@@ -1,7 +1,8 @@
-//! Carrying a plan out: the live reads that it asks for, then its steps, then the status.
+//! Sends the requests of a plan: first the live reads, then the steps, then the status.
 //!
-//! A Job is created before it is recorded. Its name is derived from its scheduled time, so that the sync after a crash in between
-//! finds the name taken and records the Job. The effects of a sync on the status are written even if a later step fails.
+//! A Job is created before it is recorded. Its name is derived from its scheduled time, so that after a crash in between the next
+//! sync finds the name taken and records the Job. The status is written with the effects of all completed steps, even if a later
+//! step fails.
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
@@ -23,9 +24,9 @@ use crate::{
 /// A change of the controller's memory or metrics.
 #[derive(Debug)]
 pub enum Note {
-    /// A Job was created that long after its scheduled time.
+    /// A Job was created; the value is its delay after the scheduled time.
     Created(SignedDuration),
-    /// A Job that was created before is recorded, as it was read live at that version.
+    /// A Job of an earlier sync was recorded; it was read live at this version.
     Recorded(Version),
 }
 
@@ -36,10 +37,10 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// The status that the steps taken so far lead to.
+/// The status with the effects of the steps taken so far.
 struct Record {
     status: Status,
-    /// Whether it differs from the stored one.
+    /// Whether it differs from the stored status.
     is_changed: bool,
 }
 
@@ -55,11 +56,11 @@ impl Record {
     }
 }
 
-/// Carries a plan out. A plan that asks questions is decided anew once they are answered.
+/// Sends the requests of a plan and returns when the key comes back. After live reads, the plan is decided again.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let mut snapshot = Cow::Borrowed(snapshot);
     let mut plan = Cow::Borrowed(plan);
-    // Every answer settles a question, and the CronJob is read at most once.
+    // Every answer settles a question, and the CronJob is read at most once, so the loop ends.
     while !plan.questions.is_empty() {
         for question in &plan.questions {
             match question {
@@ -85,23 +86,23 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         write_status(&snapshot.cron.metadata, &record.status, plan.changes(), io).await?;
     }
     taken?;
-    // The plan may have been decided anew, and requests take time: the delay counts from the snapshot.
+    // Live reads and requests take time, but the delay counts from the time of the snapshot.
     let elapsed = Duration::try_from(io.now().duration_since(snapshot.now)).unwrap_or_default();
     Ok(plan.requeue_after.map_or(Requeue::AsPlanned, |delay| Requeue::After(delay.saturating_sub(elapsed))))
 }
 
-/// The CronJob as the API server has it; `None` if it is gone or was created anew, so that it needs no sync.
+/// Reads the CronJob live; `None` if it is gone or was replaced by a new one, so that this sync ends.
 async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> Result<Option<Arc<CronJob>>, Failed> {
     let Meta { namespace, name, uid, resource_version, .. } = &cached.metadata;
     let live = match io.send_and_read::<CronJob>(Request::get(CRON_JOBS, namespace, name).because(why)).await {
         Ok(Some(live)) => live,
-        // A forecast expects what the cache shows.
+        // A forecast reads nothing and assumes the state of the cache.
         Ok(None) => return Ok(Some(Arc::clone(cached))),
         Err(refusal) if refusal.error.is_not_found() => return Ok(None),
         Err(refusal) => return Err(Failed::request("cannot read the CronJob", &refusal)),
     };
     if live.metadata.uid != *uid {
-        io.deviate("the CronJob was deleted and created anew");
+        io.deviate("the CronJob was deleted and recreated");
         return Ok(None);
     }
     if live.metadata.resource_version != *resource_version {
@@ -110,7 +111,7 @@ async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> 
     Ok(Some(Arc::new(live)))
 }
 
-/// The Job of that name as the API server has it, if there is one. A forecast expects none, as in the cache.
+/// Reads a Job live by its name; `None` if there is none. A forecast assumes that there is none, as in the cache.
 async fn look_up(snapshot: &Snapshot, name: &str, why: &'static str, io: Io<'_>) -> Result<Option<Arc<Job>>, Failed> {
     match io.send_and_read::<Job>(get_job(snapshot, name).because(why)).await {
         Ok(Some(job)) => {
@@ -123,10 +124,10 @@ async fn look_up(snapshot: &Snapshot, name: &str, why: &'static str, io: Io<'_>)
     }
 }
 
-/// Takes the steps of a plan up to the first failure that keeps the others from being taken.
+/// Takes the steps of a plan. Stops at the first failure of a step that later steps depend on.
 async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: Io<'_>) -> Result<(), Failed> {
     let namespace = &snapshot.cron.metadata.namespace;
-    // The failure of a step that the steps after it do not wait for.
+    // The failure of a step that later steps do not depend on.
     let mut deferred = Ok(());
     for step in &plan.steps {
         match step {
@@ -145,7 +146,8 @@ async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: I
                     Ok(_) => emit(io, Event::normal("SuccessfulDelete", format!("Deleted job {name}"))),
                     Err(refusal) if refusal.error.is_not_found() => {}
                     Err(refusal) => {
-                        // A conflict means that the Job has changed, or that another one has the name: the cache is about to show it.
+                        // A conflict means that the Job has changed, or that a new Job has its name: the watch is about to show
+                        // that.
                         if !refusal.error.is_conflict() {
                             emit(io, Event::warning("FailedDelete", format!("Deleted job: {}", refusal.error)));
                         }
@@ -171,7 +173,7 @@ async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: I
     deferred
 }
 
-/// Creates the Job of a run and records it. If the name is taken, the run of the Job that has it is recorded.
+/// Creates the Job of a run and records it. If the name is taken by a Job for the same minute, records that Job and its run.
 async fn create(
     snapshot: &Snapshot,
     name: &str,
@@ -181,8 +183,8 @@ async fn create(
     io: Io<'_>,
 ) -> Result<(), Failed> {
     let request = Request::create(JOBS, &snapshot.cron.metadata.namespace, &Arc::from(name), io.body(|| body));
-    // The next sync waits for the created Job alone: its name keeps it from being created twice.
-    let request = request.role(Role::Itself).because(format!("it is due since {scheduled}"));
+    // The next sync waits only for the created Job; its name prevents a second creation.
+    let request = request.role(Role::Itself).because(format!("it has been due since {scheduled}"));
     match io.send(request).await.and_then(|answer| answer.metadata()) {
         Ok(created) => {
             let created = created.unwrap_or_default();
@@ -201,7 +203,7 @@ async fn create(
                 io.note(Note::Recorded(job.metadata.resource_version));
                 record.add_run(&job.metadata, run);
             } else {
-                let taken = format_args!("the name {name} is taken by a Job that is no run of this CronJob");
+                let taken = format_args!("the name {name} is taken by a Job that is not a run of this CronJob");
                 emit(io, failed_create(&taken));
             }
             Ok(())

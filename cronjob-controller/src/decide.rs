@@ -1,4 +1,4 @@
-//! From a snapshot to a plan: pure.
+//! Turns a snapshot into a plan. Pure code.
 
 mod create;
 mod history;
@@ -13,7 +13,7 @@ pub use create::{changed_schedule, effective_schedule};
 
 use crate::{plan::Plan, snapshot::Snapshot};
 
-/// The time between two syncs that look up active Jobs, if one sync cannot look up all of them.
+/// Delay of the next sync if one sync cannot read all active Jobs live.
 const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
 /// Decides what one sync of a CronJob does.
@@ -40,7 +40,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     }
     plan.changed = plan.status != *status;
     if !is_complete {
-        plan.waiting.push("not all active Jobs were looked up yet".to_owned());
+        plan.waiting.push("not all active Jobs have been looked up yet".to_owned());
         plan.requeue_after = Some(LOOKUP_PAUSE);
     } else if !snapshot.cron.metadata.is_deleting() {
         create::create_due_job(&mut plan, snapshot);

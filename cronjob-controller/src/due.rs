@@ -1,57 +1,57 @@
-//! The run that is due, and the time of the next one.
+//! Selects the run that is due, and computes the time of the next one.
 //!
-//! After any downtime at most one run is made up for: the last one that `startingDeadlineSeconds` allows.
-//! Upstream: `pkg/controller/cronjob`, `mostRecentScheduleTime` and `nextScheduleTimeDuration`, which extrapolate from the
-//! distance of the first two missed runs and so lose runs of schedules that are not regular, which count `@every` from the
-//! deadline instead of from the last run, so that it never fires, and which add 100 ms to each delay.
+//! After any downtime at most one run is caught up: the last one that `startingDeadlineSeconds` allows.
+//! Upstream: `pkg/controller/cronjob`, `mostRecentScheduleTime` and `nextScheduleTimeDuration`. Upstream extrapolates from the
+//! interval between the first two missed runs, and so misses runs of irregular schedules. It counts `@every` from the deadline
+//! instead of the last run, so that such a schedule never fires. And it adds 100 ms to each delay.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::schedule::Schedule;
 
-/// The number of missed runs beyond which an Event warns of them.
+/// Number of missed runs above which a Warning Event is recorded.
 const MANY: i64 = 100;
 
-/// A schedule without a next firing, or with two of them in the same second. The text is upstream's.
+/// The schedule has no next firing, or two firings in the same second. The message is that of upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
 pub struct NeverFires;
 
-/// The time after which runs are due.
+/// The time after which the next run is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// The creation of the CronJob, as long as it had no run.
+    /// Creation time of a CronJob without runs.
     Creation(Timestamp),
-    /// The scheduled time of the last run.
+    /// Scheduled time of the last run.
     LastRun(Timestamp),
 }
 
 impl Anchor {
-    /// The time itself.
+    /// Returns the time of either variant.
     pub fn time(self) -> Timestamp {
         match self {
             Self::Creation(time) | Self::LastRun(time) => time,
         }
     }
 
-    /// Whether a run would have the same Job name as the last one.
+    /// Returns whether `run` would have the same Job name as the last run.
     fn is_in_minute_of(self, run: Timestamp) -> bool {
         matches!(self, Self::LastRun(last) if last.as_second().div_euclid(60) == run.as_second().div_euclid(60))
     }
 }
 
-/// The run that is due.
+/// The result of [`due`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The run to start, if there is one.
+    /// Scheduled time of the run to start; `None` if no run is due.
     pub run: Option<Timestamp>,
-    /// Whether so many runs were missed that an Event warns of them.
+    /// Whether more than 100 runs were missed, so that a Warning Event is recorded.
     pub many_missed: bool,
 }
 
-/// The run that is due at `now`: the last firing after the anchor, unless it is later than `deadline` allows.
+/// Returns the run that is due at `now`: the last firing after the anchor, unless it is older than `deadline` allows.
 ///
-/// A firing within the minute of the last run, as `@every 45s` has them, is never due: its Job would have the same name.
+/// A firing within the minute of the last run, as of `@every 45s`, is never due, because its Job would have the same name.
 pub fn due(
     schedule: &Schedule,
     anchor: Anchor,
@@ -60,7 +60,7 @@ pub fn due(
 ) -> Result<Due, NeverFires> {
     let start = anchor.time();
     let earliest = deadline.and_then(|deadline| now.checked_sub(deadline).ok()).map_or(start, |from| from.max(start));
-    // An interval is counted from the last run, wherever the deadline lies.
+    // An interval always counts from the last run, regardless of the deadline.
     let from = if matches!(schedule, Schedule::Every(_)) { start } else { earliest };
     let first = schedule.next(from).ok_or(NeverFires)?;
     if now < first {
@@ -75,7 +75,7 @@ pub fn due(
     Ok(Due { run, many_missed: missed > MANY })
 }
 
-/// The first firing after `now` whose Job name differs from that of the last run.
+/// Returns the first firing after `now` whose Job name differs from that of the last run.
 pub fn next_firing(schedule: &Schedule, anchor: Anchor, now: Timestamp) -> Option<Timestamp> {
     match (schedule.latest(anchor.time(), now), anchor) {
         (Some(latest), _) => schedule.next_in_another_minute(latest),
@@ -92,12 +92,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The worked examples: schedule, from, now, deadline, run due, whether many were missed, seconds to wait.
+    /// Rows: schedule, last run, now, deadline in seconds, run that is due, whether many were missed, and seconds to the next
+    /// firing.
     ///
-    /// Three rows are not upstream's: it loses the run of the 13th and that of 14:30, and never fires `@every` under a
-    /// deadline shorter than its interval.
+    /// Three rows differ from upstream, which misses the runs of the 13th and of 14:30, and never fires `@every` with a deadline
+    /// shorter than its interval.
     #[test]
-    fn the_last_run_is_made_up_for_and_no_other() {
+    fn only_the_last_missed_run_is_caught_up() {
         type Row = (&'static str, &'static str, &'static str, Option<i64>, Option<&'static str>, bool, f64);
         let rows: &[Row] = &[
             ("*/5 * * * *", "2026-03-01T00:02:00Z", "2026-03-01T00:04:00Z", None, None, false, 60.1),
@@ -227,14 +228,14 @@ mod tests {
             let (from, now) = (at(from), at(now));
             let due = due(&schedule, Anchor::LastRun(from), deadline.map(SignedDuration::from_secs), now).unwrap();
             assert_eq!(due, Due { run: run.map(at), many_missed: *many_missed }, "{text} at {now}");
-            // Upstream adds 100 ms.
+            // The waiting times of the rows include the 100 ms that upstream adds.
             let delay = next_firing(&schedule, Anchor::LastRun(from), now).unwrap().duration_since(now);
             assert!((delay.as_secs_f64() + 0.1 - wait).abs() < 1e-6, "{text} at {now}: {delay:?}, not {wait}");
         }
     }
 
     #[test]
-    fn without_any_leeway_nothing_is_ever_in_time() {
+    fn with_a_deadline_of_zero_no_run_is_due() {
         let schedule = Schedule::parse("TZ=UTC */5 * * * *").unwrap();
         let now = at("2026-03-01T00:05:00.05Z");
         let anchor = Anchor::Creation(at("2026-03-01T00:02:00Z"));
@@ -242,12 +243,12 @@ mod tests {
         assert_eq!(due.run, None);
     }
 
-    /// Seconds after midnight at which the next firing is and, once it is there, the run that is due.
+    /// Rows: schedule, anchor, and the second after midnight of the next firing, which is due at that second and not earlier.
     #[test]
-    fn firings_within_the_minute_of_the_last_run_are_left_out() {
+    fn firings_within_the_minute_of_the_last_run_are_skipped() {
         let second = |second: i64| Timestamp::from_second(1_772_323_200 + second).unwrap();
         for (text, anchor, next) in [
-            // Created at 00:00:10: the first run may be within the same minute.
+            // The CronJob was created at 00:00:10; its first run may be within the same minute.
             ("@every 45s", Anchor::Creation(second(10)), 55),
             ("@every 45s", Anchor::LastRun(second(10)), 100),
             ("@every 45s", Anchor::LastRun(second(55)), 100),

@@ -1,12 +1,12 @@
-//! CronJobs: a Job for each time at which a schedule fires.
+//! The CronJob controller: creates a Job for each time at which the schedule of a CronJob fires.
 //!
 //! # What it promises
 //!
-//! For each scheduled time at most one Job is created, at that time and not later than `startingDeadlineSeconds` allows. After
-//! any downtime at most one run is made up for: the last one that was missed. Under `Forbid` no Job is created while another
-//! one is active; under `Replace` the active one is deleted first. Finished Jobs are kept up to the history limits. Nothing is
-//! created while the CronJob is suspended or terminating. Jobs of other owners are never touched, and neither are Jobs that a
-//! user has made from the CronJob by hand, until the history limits count them.
+//! For each scheduled time at most one Job is created, at that time or within `startingDeadlineSeconds` after it. After any
+//! downtime at most one run is caught up: the last missed one. Under `Forbid`, no Job is created while another Job is active.
+//! Under `Replace`, the active Job is deleted first. Finished Jobs are kept up to the history limits. No Job is created while the
+//! CronJob is suspended or terminating. The controller never changes Jobs of other owners. Jobs that a user has created manually
+//! from the CronJob are left alone until they finish; then they count towards the history limits.
 //!
 //! # How it is laid out
 //!
@@ -17,25 +17,24 @@
 //!                └──────────────◄── the next time of the schedule
 //! ```
 //!
-//! [`schedule`] reads schedules and computes when they fire; [`due`] chooses the run that is due.
+//! [`schedule`] parses schedules and computes when they fire; [`due`] selects the run that is due.
 //!
 //! # Where it differs from upstream
 //!
-//! - A Job belongs to a CronJob by uid, not by name.
-//! - The last missed run is found by search and not extrapolated from the first two. `@every` keeps its phase under a deadline,
-//!   and after a crash.
-//! - Two firings within a minute, as `@every 45s` has them, share a Job name. The later one is skipped, and nothing is recorded
-//!   for it: an interval of less than a minute starts at most one Job in each minute.
-//! - Deletions carry the uid as a precondition. A Job that is gone already is no failure, and a terminating one is not deleted
-//!   again.
-//! - A sync waits until the caches show the writes of the sync before.
-//! - After a live read the status is written onto the version that was read.
-//! - A Job that was created and not recorded is recorded, whatever the schedule is by then, and never deleted before. It is
-//!   recognized by its name and its scheduled-time annotation; a Job that a user has made by hand is never taken for a run.
-//! - A refused deletion of history is tried again, and does not delay the next run.
-//! - Where another Job has the name of a run, that run is skipped.
-//! - The messages of Events are cut after 1,024 bytes.
-//! - The timer for a run is set to its scheduled time, without upstream's 100 ms on top.
+//! - A Job belongs to a CronJob by UID, not by name.
+//! - The last missed run is found by a search, and not extrapolated from the first two runs. `@every` keeps its phase under a
+//!   deadline and after a crash.
+//! - Two firings within one minute, as of `@every 45s`, have the same Job name. The later one is skipped without a record, so an
+//!   interval below one minute starts at most one Job in each minute.
+//! - Deletions name the UID as a precondition. A missing Job is not a failure, and a terminating Job is not deleted again.
+//! - A sync waits until the caches show the writes of the sync before it.
+//! - After a live read, the status is written onto the version that was read.
+//! - A Job that was created without being recorded is recorded later, regardless of changes of the schedule, and is never deleted
+//!   before that. Its name and its scheduled-time annotation identify it; a manually created Job never counts as a run.
+//! - A refused deletion of an old Job is retried, and does not delay the next run.
+//! - A run is skipped if an unrelated Job has its name.
+//! - Messages of Events are truncated to 1,024 bytes.
+//! - The timer of a run expires at its scheduled time; upstream adds 100 ms.
 
 pub mod decide;
 pub mod due;
@@ -78,26 +77,26 @@ use crate::{
     watch::Watch,
 };
 
-/// All values of this crate that `--tune` sets.
+/// The values that `--tune` accepts for this crate.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
 
-/// The number of CronJobs that are synced at once.
+/// Number of workers that sync CronJobs concurrently; 5 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-cron-job-syncs", 5, "How many CronJobs are synced at once");
-/// All flags of this crate for the number of objects that are synced at once.
+/// The flags of this crate that set a number of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
-/// The loop of CronJobs.
+/// The loop that syncs CronJobs.
 pub const CRON_JOB: LoopDefinition =
     LoopDefinition::new("cronjob-controller", "cronjob", start).owning(&[OwnedWrites::status("batch", "cronjobs")]);
-/// All loops of this crate.
+/// The loops that this crate runs.
 pub const LOOPS: &[LoopDefinition] = &[CRON_JOB];
 
-/// The program.
+/// Name, flags and loops of the binary.
 pub const DEFINITION: Definition = Definition {
     name: "cronjob-controller",
     version: env!("CARGO_PKG_VERSION"),
-    about: "Starts the Jobs of CronJobs: one for each time of a schedule.",
+    about: "Creates the Jobs of CronJobs: one for each scheduled time.",
     loops: LOOPS,
     workers: WORKERS,
     gates: &[],
@@ -105,7 +104,7 @@ pub const DEFINITION: Definition = Definition {
     flags: &[],
 };
 
-/// The controller.
+/// Caches and memory of the loop that syncs CronJobs.
 pub struct CronJobController {
     crons: Informer<CronJob>,
     jobs: Informer<Job>,
@@ -121,7 +120,7 @@ fn start(context: Context) -> Arc<dyn Running> {
 }
 
 impl CronJobController {
-    /// Starts watching; keys go to `queue`.
+    /// Starts the informers; their handlers add keys to `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
         let ledger = context.ledger();
         let crons: Arc<Store<CronJob>> = Arc::default();
@@ -168,7 +167,7 @@ impl Controller for CronJobController {
         }
     }
 
-    /// The event of the deletion of a CronJob may have come before the last answer was noted.
+    /// Drops the memory of a CronJob whose deletion event came before the answer to its last write was recorded.
     fn after_sync(&self, snapshot: &Snapshot) {
         let cron = &snapshot.cron.metadata;
         if !self.crons.store().shows(cron) {

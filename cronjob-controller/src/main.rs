@@ -1,4 +1,4 @@
-//! CronJobs, as a process.
+//! The binary of the CronJob controller.
 
 use std::process::ExitCode;
 

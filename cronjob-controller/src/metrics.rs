@@ -2,7 +2,7 @@
 
 use common::metrics::{Histogram, Metrics, Stability, exponential_buckets};
 
-/// Registers the time between the scheduled time of a Job and its creation, in seconds.
+/// Registers the histogram of the delay from a scheduled time to the creation of the Job, in seconds.
 pub(crate) fn creation_skew(metrics: &Metrics) -> Histogram {
     let skew = metrics.histogram(
         "cronjob_controller_job_creation_skew_duration_seconds",

@@ -1,4 +1,4 @@
-//! The fields of CronJobs and Jobs that this controller reads.
+//! Projections of CronJobs and Jobs, and the status that is written.
 
 use common::{
     conditions::{Condition, seconds},
@@ -13,31 +13,31 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// CronJobs on the API server.
+/// `batch/v1` CronJobs.
 pub const CRON_JOBS: Resource =
     Resource { group: "batch", version: "v1", plural: "cronjobs", kind: "CronJob", namespaced: true };
-/// Jobs on the API server.
+/// `batch/v1` Jobs.
 pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
 
-/// The annotation of a Job with its scheduled time, in RFC 3339.
+/// Annotation of a Job with its scheduled time in RFC 3339.
 pub const SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// The annotation that `kubectl create job --from=cronjob/...` leaves on a Job.
+/// Annotation that `kubectl create job --from=cronjob/...` sets on a Job.
 const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";
 
-/// What happens when a run is due while a Job of the CronJob is active.
+/// `spec.concurrencyPolicy`: what happens if a run is due while a Job of the CronJob is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
-    /// Jobs run side by side.
+    /// The new Job runs beside the active one.
     #[default]
     Allow,
-    /// The new Job waits until the active one has finished.
+    /// The run waits until the active Job has finished.
     Forbid,
     /// The active Job is deleted first.
     Replace,
 }
 
 impl<'de> Deserialize<'de> for Concurrency {
-    /// An unknown policy, which an API server refuses, counts as the default.
+    /// Reads an unknown policy, which API validation refuses, as the default.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(match &*Text::deserialize(deserializer)? {
             "Forbid" => Self::Forbid,
@@ -47,63 +47,63 @@ impl<'de> Deserialize<'de> for Concurrency {
     }
 }
 
-/// A CronJob.
+/// Projection of a `batch/v1` CronJob.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CronJob {
-    /// Metadata without labels and annotations.
+    /// `metadata` without labels, annotations and finalizers.
     pub metadata: Meta,
-    /// The desired behaviour.
+    /// Schedule, policies and Job template.
     pub spec: Spec,
-    /// The recorded runs.
+    /// `status`; empty if it is absent.
     #[serde(default)]
     pub status: Status,
 }
 
-/// The desired behaviour of a CronJob.
+/// Projection of `spec` of a CronJob.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
-    /// The schedule as text.
+    /// Five cron fields or a descriptor such as `@hourly`, unparsed.
     pub schedule: Box<str>,
-    /// The time zone of the schedule; by default that of the process.
+    /// IANA name of the schedule's time zone; the zone of the process if absent.
     #[serde(default)]
     pub time_zone: Option<Text>,
-    /// How many seconds after its scheduled time a Job may still be created.
+    /// Seconds after the scheduled time during which a Job may still be created; no limit if absent.
     #[serde(default)]
     pub starting_deadline_seconds: Option<i64>,
-    /// What happens when a run is due while a Job is active.
+    /// What happens if a run is due while a Job is active; `Allow` if null.
     #[serde(default, deserialize_with = "null_as_default")]
     pub concurrency_policy: Concurrency,
-    /// Whether no Jobs are created.
+    /// Whether the creation of Jobs is suspended.
     #[serde(default, deserialize_with = "null_as_default")]
     pub suspend: bool,
-    /// The template of the Jobs, unread.
+    /// The template of the Jobs as raw JSON.
     #[serde(default)]
     pub job_template: Option<Raw>,
-    /// How many complete Jobs are kept; all if absent.
+    /// Number of complete Jobs to keep; all if absent.
     #[serde(default)]
     pub successful_jobs_history_limit: Option<i64>,
-    /// How many failed Jobs are kept; all if absent.
+    /// Number of failed Jobs to keep; all if absent.
     #[serde(default)]
     pub failed_jobs_history_limit: Option<i64>,
 }
 
-/// The recorded runs of a CronJob.
+/// `status` of a CronJob.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// The Jobs that were created and have not finished.
+    /// The unfinished Jobs that the controller created.
     #[serde(deserialize_with = "null_as_default")]
     pub active: Vec<Reference>,
-    /// The scheduled time of the last Job.
+    /// Scheduled time of the last run that was started.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_schedule_time: Option<Timestamp>,
-    /// The latest completion time of a complete Job.
+    /// Completion time of the Job that completed last.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_successful_time: Option<Timestamp>,
 }
 
-/// A reference to a Job in the form of the API.
+/// An `ObjectReference` to a Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reference {
@@ -111,10 +111,10 @@ pub struct Reference {
     kind: Text,
     #[serde(skip_serializing_if = "is_default")]
     namespace: Text,
-    /// Name of the Job.
+    /// `metadata.name` of the Job.
     #[serde(skip_serializing_if = "is_default")]
     pub name: Text,
-    /// Uid of the Job.
+    /// `metadata.uid` of the Job.
     #[serde(skip_serializing_if = "is_default")]
     pub uid: Uid,
     #[serde(skip_serializing_if = "is_default")]
@@ -130,7 +130,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Reference {
-    /// A reference to a Job.
+    /// Returns a reference to a Job.
     pub fn to(job: &Meta) -> Self {
         Self {
             kind: Text::new(JOBS.kind),
@@ -145,12 +145,12 @@ impl Reference {
 }
 
 impl Status {
-    /// Whether that Job is recorded as active.
+    /// Returns whether a Job is listed in `active`.
     pub fn is_active(&self, uid: &Uid) -> bool {
         self.active.iter().any(|reference| reference.uid == *uid)
     }
 
-    /// Removes a Job from the active ones. Returns whether it was one.
+    /// Removes a Job from `active`. Returns whether the Job was listed.
     pub fn remove_active(&mut self, uid: &Uid) -> bool {
         let before = self.active.len();
         self.active.retain(|reference| reference.uid != *uid);
@@ -176,14 +176,14 @@ impl Object for CronJob {
 /// How a Job finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With success.
+    /// The Job has the condition `Complete`.
     Complete,
-    /// Without success.
+    /// The Job has the condition `Failed`.
     Failed,
 }
 
 impl End {
-    /// The type of the condition.
+    /// Returns the type of the condition.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "Complete",
@@ -192,19 +192,19 @@ impl End {
     }
 }
 
-/// A Job of a CronJob.
+/// Projection of a `batch/v1` Job that a CronJob controls.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "JobAsStored")]
 pub struct Job {
-    /// Metadata without labels and annotations.
+    /// `metadata` without labels, annotations and finalizers.
     pub metadata: Meta,
-    /// The scheduled time, if the controller created this Job; nothing for a Job made by hand.
+    /// Scheduled time from the annotation; `None` for a manually created Job.
     pub scheduled: Option<Timestamp>,
-    /// Progress of the Job.
+    /// `status` of the Job.
     pub status: JobStatus,
 }
 
-/// A Job before its annotations are dropped.
+/// A decoded Job whose annotations have not been dropped yet.
 #[derive(Deserialize)]
 struct JobAsStored {
     metadata: Meta,
@@ -215,20 +215,20 @@ struct JobAsStored {
 impl From<JobAsStored> for Job {
     fn from(JobAsStored { metadata, status }: JobAsStored) -> Self {
         let annotations = &metadata.annotations;
-        // A Job made by hand has all annotations of the template, whatever they are.
+        // A manually created Job copies all annotations of the template, so its scheduled time is ignored.
         let by_hand = annotations.get(INSTANTIATE).is_some();
         let scheduled = annotations.get(SCHEDULED_TIMESTAMP).filter(|_| !by_hand).and_then(|time| time.parse().ok());
         Self { metadata, scheduled, status }
     }
 }
 
-/// Progress of a Job.
+/// Projection of `status` of a Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
     #[serde(deserialize_with = "end")]
     conditions: Option<End>,
-    /// When the Job started.
+    /// When the Job controller started the Job.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub start_time: Option<Timestamp>,
     /// When the Job completed.
@@ -237,18 +237,18 @@ pub struct JobStatus {
 }
 
 impl Job {
-    /// How the Job finished; nothing while it runs.
+    /// Returns how the Job finished; `None` while it is unfinished.
     pub fn end(&self) -> Option<End> {
         self.status.conditions
     }
 
-    /// When the Job completed with success.
+    /// Returns when the Job completed; `None` if it failed or is unfinished.
     pub fn completion_time(&self) -> Option<Timestamp> {
         self.status.completion_time.filter(|_| self.end() == Some(End::Complete))
     }
 }
 
-/// The first true condition of a finished Job.
+/// Reads the conditions of a Job as the first true one of `Complete` and `Failed`.
 fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<End>, D::Error> {
     let conditions = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(conditions.iter().filter(|condition| condition.is_true()).find_map(|condition| match &*condition.kind {
@@ -262,7 +262,7 @@ impl Object for Job {
     const RESOURCE: Resource = JOBS;
     type Indexes = (ByController,);
 
-    /// Only Jobs of CronJobs are cached.
+    /// Jobs of other controllers are not cached.
     const PROTOBUF: Option<&'static Message> = Some(&messages::JOB);
     const CONCERNS: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller() == Some(CRON_JOBS.kind));
 

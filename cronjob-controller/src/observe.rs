@@ -1,4 +1,4 @@
-//! From a key to a snapshot, by reads of the caches alone.
+//! Builds a snapshot for a key from indexed reads of the caches.
 
 use std::collections::BTreeMap;
 

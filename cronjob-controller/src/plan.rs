@@ -1,4 +1,4 @@
-//! What one sync does: steps in order, each with its reason, and the status that is written after them.
+//! The plan of one sync: steps in order, each with its reason, and the status to write after them.
 
 use std::{fmt, time::Duration};
 
@@ -13,29 +13,29 @@ use serde_json::Value;
 
 use crate::objects::Status;
 
-/// The length of an Event's message, in bytes, beyond which the rest is left out.
+/// Maximum length of the message of an Event in bytes; longer messages are truncated.
 ///
 /// Messages quote schedules, which may be as long as an object can be.
 const MAX_MESSAGE: usize = 1024;
 
-/// An Event on the CronJob.
+/// An Event about the CronJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Normal or warning.
+    /// `Warning` if a user has to act, else `Normal`.
     pub kind: EventType,
-    /// One word for machines.
+    /// One word without spaces, for programs.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// One sentence for people.
     pub message: String,
 }
 
 impl Event {
-    /// An Event of type Normal.
+    /// Returns an Event about regular progress.
     pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Normal, reason, message.into())
     }
 
-    /// An Event of type Warning.
+    /// Returns an Event about a problem.
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Warning, reason, message.into())
     }
@@ -49,74 +49,74 @@ impl Event {
     }
 }
 
-/// A read of the API server that must precede the decision.
+/// A live read from the API server that is needed before the decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
-    /// The CronJob: the cache holds a Job owned by it that `status.active` does not list.
+    /// Reads the CronJob, because the cache holds a Job owned by it that `status.active` does not list.
     CronJob,
-    /// A Job that `status.active` lists and the cache does not hold.
+    /// Reads a Job by name, because `status.active` lists the Job and the cache does not hold it.
     Job(Text),
 }
 
 /// Why a Job is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// There are more finished Jobs than the history limit.
+    /// The number of finished Jobs exceeds the history limit.
     History,
-    /// The next run is due, and the policy is Replace.
+    /// The next run is due under the policy `Replace`.
     Replaced,
 }
 
-/// One step.
+/// One action of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Emits an Event.
+    /// Records an Event.
     Emit(Event),
-    /// Deletes a Job and removes it from the active ones.
+    /// Deletes a Job and removes it from `status.active`.
     Delete {
         /// Name of the Job.
         name: Text,
-        /// Uid of the Job.
+        /// UID of the Job.
         uid: Uid,
-        /// The version of the Job that was judged; `None` if the cache does not have the Job.
+        /// Version of the Job in the snapshot; `None` if neither the cache nor a live read has the Job.
         version: Option<Version>,
-        /// Why it is deleted.
+        /// The reason for the deletion.
         reason: Reason,
-        /// The Event to emit if the deletion is refused.
+        /// The Event to record if the deletion fails.
         if_refused: Option<Event>,
     },
-    /// Creates a Job and records it. The last step.
+    /// Creates a Job and adds it to `status.active`. Always the last step.
     Create {
-        /// Name of the Job, which keeps a run from being started twice.
+        /// Name of the Job; it prevents a second start of the same run.
         name: Text,
-        /// The whole object.
+        /// The whole Job as JSON.
         body: Box<Value>,
-        /// The scheduled time.
+        /// The scheduled time of the run.
         scheduled: Timestamp,
     },
 }
 
-/// What one sync does.
+/// The decision of one sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// The reads that must come first. While there are any, nothing else is decided.
+    /// The live reads that are needed first. The plan has no steps while any are open.
     pub questions: Vec<Question>,
-    /// The steps in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// The status to write, without the effects of deletions and of the new Job.
+    /// The status to write, before the effects of deletions and of the new Job.
     pub status: Status,
-    /// Whether that status differs from the stored one.
+    /// Whether [`Self::status`] differs from the stored status.
     pub changed: bool,
-    /// The time from the snapshot to the next sync, if no event comes before.
+    /// Time from the snapshot to the next sync without an event.
     pub requeue_after: Option<Duration>,
-    /// The situation in words.
+    /// The number of active Jobs, for `/debug/explain`.
     pub situation: String,
-    /// What the CronJob waits for.
+    /// What the CronJob waits for, in sentences for `/debug/explain`.
     pub waiting: Vec<String>,
 }
 
 impl Question {
-    /// Why it is asked.
+    /// Returns why the live read is needed.
     pub fn why(&self) -> &'static str {
         match self {
             Self::CronJob => "it does not list one of its Jobs as active",
@@ -135,7 +135,7 @@ impl fmt::Display for Question {
 }
 
 impl Reason {
-    /// The reason in words.
+    /// Returns the reason as a sentence.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::History => "it is beyond the history limit",
@@ -145,7 +145,7 @@ impl Reason {
 }
 
 impl Plan {
-    /// The differences between the status to write and the stored one, in the words of the Events.
+    /// Describes the differences between the status to write and the stored one, in the words of the Events.
     pub fn changes(&self) -> String {
         let mut changes = self.steps.iter().filter_map(|step| match step {
             Step::Emit(Event { reason: "SawCompletedJob" | "MissingJob", message, .. }) => Some(message.as_str()),

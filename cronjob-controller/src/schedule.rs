@@ -1,17 +1,17 @@
-//! The schedule of a CronJob: five fields or a descriptor, in a time zone, and the times at which it fires.
+//! Parses the schedule of a CronJob, five fields or a descriptor in a time zone, and computes the times at which it fires.
 //!
-//! The dialect is that of robfig/cron v3 with its standard parser, which API servers validate schedules with. The firing times
-//! are those of the same library, including the days on which clocks change: the name of a Job is derived from its scheduled
-//! time, so two controllers that disagree about a time would create a Job too many or too few at a hand-over.
+//! The dialect is that of robfig/cron v3 with its standard parser, which API servers use to validate schedules. The firing times
+//! equal those of the same library, including the days of clock changes. The name of a Job is derived from its scheduled time, so
+//! a controller with other firing times would skip or repeat a Job at a take-over.
 //!
 //! ```text
 //! parse.rs ──► fields.rs ──► next.rs ◄── zone.rs
 //!  dialect      cron          chrono      chrono-tz, or the system's rules
 //! ```
 //!
-//! The crate `cron` holds the sets of allowed values and finds the next wall-clock time in them. [`next`] maps it to an instant,
-//! and walks as robfig/cron does where clocks change nearby. Times outside of this module are jiff's, as everywhere else in this
-//! project; inside of it they are Unix seconds and chrono's dates.
+//! The crate `cron` stores the sets of allowed values and finds the next wall-clock time in them. [`next`] maps that time to an
+//! instant, and follows the search of robfig/cron near clock changes. Outside of this module times are those of jiff, as in the
+//! rest of this project; inside they are Unix seconds and chrono's dates.
 
 mod error;
 mod fields;
@@ -30,22 +30,22 @@ pub use self::{
     zone::{UnknownZone, Zone},
 };
 
-/// A schedule that has been read.
+/// A parsed schedule.
 #[derive(Clone, Debug)]
 pub enum Schedule {
     /// Fires at the wall-clock times that the fields allow.
     Fields {
         /// The allowed wall-clock times.
         fields: Fields,
-        /// The zone of the clock.
+        /// The time zone of the wall-clock times.
         zone: Zone,
     },
-    /// Fires at a constant distance from the time before, in whole seconds, at least one.
+    /// Fires at a constant interval: whole seconds, at least one.
     Every(Duration),
 }
 
 impl Schedule {
-    /// The first time after `after` at which the schedule fires, if there is one within five years.
+    /// Returns the first firing after `after`; `None` if there is none within five years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let after = second(after);
         let next = match self {
@@ -55,9 +55,9 @@ impl Schedule {
         Timestamp::from_second(next).ok()
     }
 
-    /// The first firing in a later minute than `firing`.
+    /// Returns the first firing in a later minute than `firing`.
     ///
-    /// The name of a Job is derived from a minute, so that the later one of two firings within a minute cannot get a Job.
+    /// The name of a Job is derived from the minute, so the later one of two firings in one minute cannot get a Job.
     pub fn next_in_another_minute(&self, firing: Timestamp) -> Option<Timestamp> {
         let Self::Every(interval) = self else { return self.next(firing) };
         let (firing, interval) = (second(firing), seconds(*interval));
@@ -66,17 +66,17 @@ impl Schedule {
         Timestamp::from_second(firing.checked_add(steps.max(1).checked_mul(interval)?)?).ok()
     }
 
-    /// The last time after `after`, and not after `now`, at which the schedule fires.
+    /// Returns the last firing after `after` and not after `now`.
     ///
-    /// Takes a number of steps that grows with the logarithm of the distance between the two. Upstream extrapolates from the
-    /// first two firings instead, and so loses runs of schedules whose firings are not equally spaced.
+    /// The number of steps grows with the logarithm of the time between both. Upstream extrapolates from the first two firings
+    /// instead, and so misses runs of schedules with irregular firings.
     pub fn latest(&self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let first = self.next(after).filter(|first| *first <= now)?;
         if let Self::Every(interval) = self {
             let (first, now, interval) = (first.as_second(), second(now), seconds(*interval));
             return Timestamp::from_second(first + (now - first) / interval * interval).ok();
         }
-        // A firing that is not after `now` follows `early`; none follows `late`.
+        // Invariant: a firing not after `now` follows `early`, and none follows `late`.
         let mut early = second(after);
         let mut late = second(now);
         let mut latest = first;
@@ -94,7 +94,7 @@ impl Schedule {
     }
 }
 
-/// The length of an interval in seconds, at least one.
+/// Returns an interval in whole seconds, at least one.
 fn seconds(interval: Duration) -> i64 {
     i64::try_from(interval.as_secs()).unwrap_or(i64::MAX).max(1)
 }

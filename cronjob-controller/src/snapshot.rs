@@ -1,4 +1,4 @@
-//! Everything one sync of a CronJob may look at.
+//! The input of one sync of a CronJob.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,19 +7,20 @@ use jiff::Timestamp;
 
 use crate::objects::{CronJob, Job};
 
-/// A CronJob, its Jobs, and the time.
+/// A CronJob with its Jobs at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The CronJob.
+    /// The CronJob, from the cache or from a live read.
     pub cron: Arc<CronJob>,
-    /// The CronJob as an owner.
+    /// The owner reference and deletion state of the CronJob.
     pub owner: Owner,
-    /// Whether the CronJob was read from the API server instead of the cache.
+    /// Whether the CronJob comes from a live read.
     pub is_live: bool,
-    /// The cached Jobs that the CronJob controls, by name.
+    /// The cached Jobs that the CronJob controls, sorted by name.
     pub jobs: Vec<Arc<Job>>,
-    /// Answers of the API server about Jobs that are recorded as active and not cached: the Job of each name, if there is one.
+    /// Results of live reads of Jobs that `status.active` lists and the cache does not hold, by name; `None` if no such Job
+    /// exists.
     pub answers: BTreeMap<Text, Option<Arc<Job>>>,
-    /// The time.
+    /// Wall-clock time of the sync.
     pub now: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! The CronJobs that an event enqueues.
+//! Handlers that map events to the keys of CronJobs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     plan,
 };
 
-/// Turns events into keys. Upstream: `pkg/controller/cronjob`, `updateCronJob`, `addJob`, `updateJob`, `deleteJob`.
+/// Handlers of CronJobs and Jobs. Upstream: `pkg/controller/cronjob`, `updateCronJob`, `addJob`, `updateJob`, `deleteJob`.
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) crons: Arc<Store<CronJob>>,
@@ -30,7 +30,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Enqueues the CronJob of an event: at its next firing if the schedule was changed, otherwise at once.
+    /// Enqueues the CronJob of an event: at its next firing if the schedule or the time zone has changed, otherwise at once.
     pub(crate) fn on_cron(&self, event: &Event<CronJob>, origin: Origin) {
         if let Event::Deleted(cron) = event {
             self.ledger.forget(&cron.metadata.uid);

@@ -1,4 +1,5 @@
-//! What one decision allocates, measured in a process of its own: by the size of the objects, whatever the numbers in them are.
+//! The memory that one decision allocates depends on the size of its objects, and not on numbers in them. A process of its own,
+//! because the test measures its memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What a decision may allocate for each byte of its objects, and besides, in bytes.
+/// Bytes that a decision may allocate for each byte of its objects, and in addition.
 const PER_BYTE: usize = 64;
 const BESIDES: usize = 4_000_000;
 
@@ -69,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_decision_allocates_by_the_size_of_its_objects(
+    fn the_allocations_of_a_decision_depend_on_the_size_of_its_objects(
         schedule in schedules(), last in times(), created in times(), deadline in numbers(), limit in numbers(),
         policy in prop::sample::select(vec!["Allow", "Forbid", "Replace"]), active in 0usize..3_000, jobs in 0usize..300,
         garbage in "[ -~]{0,40}",

@@ -1,7 +1,7 @@
-//! Carrying a plan out: its steps in order.
+//! Sends the requests of a plan: its steps in order.
 //!
-//! The plan states what a failed step means for the steps after it. A conflict with another writer ends the sync, because the decision no
-//! longer fits.
+//! The plan states what a failed step means for the steps after it. A conflict with another writer ends the sync, because the
+//! decision no longer fits.
 
 mod create;
 mod rollback;
@@ -26,18 +26,18 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// A change of the controller's memory, or a line of its log.
+/// A change of the controller's memory, or a line for its log.
 #[derive(Debug)]
 pub enum Note {
-    /// A ReplicaSet was read live at that version: the next sync waits until the cache shows it.
+    /// A ReplicaSet was read live at this version: the next sync waits until the cache shows that version.
     Read(Version),
-    /// The ReplicaSets that predecessors of this process may have created were looked for.
+    /// The server has been searched for ReplicaSets of earlier leaders that the cache does not show.
     LookedForSets,
-    /// The server refused to release the ReplicaSet with that uid, for that reason.
+    /// The server refused to release the ReplicaSet with this UID, for the given reason.
     ReleaseRefused(Uid, String),
-    /// Whether the server kept the count of terminating Pods that was written.
+    /// Whether the server kept the written `status.terminatingReplicas`.
     KeepsTerminating(bool),
-    /// A step failed whose failure has no consequences.
+    /// The error of a failed step that does not stop the sync.
     Ignored(String),
 }
 
@@ -48,21 +48,21 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// How a step ended that did not fail.
+/// How a step ended without an error.
 enum Taken {
-    /// As planned.
+    /// The step did what the plan says.
     Done,
-    /// There was nothing to do any more, so that no Event is recorded.
+    /// Nothing was left to do, so that no Event is recorded.
     Unneeded,
 }
 
 /// Why a step did not end as planned.
 enum Stop {
-    /// It failed. The step states what that means for the steps after it.
+    /// The step failed; its `OnFailure` states what that means for the steps after it.
     Failed(Failed),
-    /// The newest ReplicaSet was not created. These steps replace those that were planned after it.
+    /// The new ReplicaSet was not created. These steps replace the remaining steps of the plan.
     NotCreated(Failed, Vec<Step>),
-    /// The sync ends here, because the decision no longer fits.
+    /// The sync ends here without an error, because the decision no longer fits.
     End(Requeue),
 }
 
@@ -72,7 +72,7 @@ impl From<Failed> for Stop {
     }
 }
 
-/// Carries a plan out.
+/// Sends the requests of a plan and returns when the key comes back.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let mut rollout = Rollout {
         snapshot,
@@ -127,7 +127,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     joined(failures).map_or(Ok(rollout.requeue.unwrap_or(plan.requeue)), Err)
 }
 
-/// The part of an answer that is read of a Deployment whose status was written.
+/// The fields that are read from the answer to a status write.
 #[derive(Deserialize)]
 struct StoredDeployment {
     metadata: Meta,
@@ -141,27 +141,27 @@ struct StoredStatus {
     terminating_replicas: Option<i64>,
 }
 
-/// One sync on its way.
+/// The state of one sync while its requests are sent.
 struct Rollout<'a> {
     snapshot: &'a Snapshot,
     io: Io<'a>,
-    /// The version of the Deployment, with the writes of this sync.
+    /// `metadata.resourceVersion` of the Deployment after the writes of this sync.
     version: Version,
-    /// The status of the Deployment, with the writes of this sync.
+    /// `status` of the Deployment after the writes of this sync.
     status: DeploymentStatus,
-    /// The ReplicaSets of the snapshot by name: a plan can have a request for each of thousands.
+    /// The ReplicaSets of the snapshot by name. A map, because a plan can have a request for each of thousands of ReplicaSets.
     judged: HashMap<&'a str, &'a Meta>,
-    /// The ReplicaSet that this sync has created.
+    /// The ReplicaSet that this sync has created; empty before the creation.
     created: Fields,
-    /// Whether the Deployment, read live, may adopt; `None` before that is known.
+    /// Whether the Deployment, read live, may adopt; `None` until it has been read.
     may_adopt: Option<Result<(), String>>,
-    /// When the key comes back, if not as planned.
+    /// When the key comes back; `None` leaves that to the plan.
     requeue: Option<Requeue>,
-    /// Whether this sync has reported a denied claim: one Event per sync is enough.
+    /// Whether this sync has recorded an Event for a denied claim; there is at most one for each sync.
     reported_denial: bool,
 }
 
-/// The ReplicaSets of the snapshot by name, if the plan has any step.
+/// Returns the ReplicaSets of the snapshot by name; empty if the plan has no steps.
 fn by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a str, &'a Meta> {
     if plan.steps.is_empty() {
         return HashMap::default();
@@ -185,7 +185,7 @@ impl<'a> Rollout<'a> {
                 match self.patch_set(step, &set.name, &set.uid, body).await {
                     Ok(_) => {}
                     Err(refusal) if refusal.error.is_not_found() => {
-                        // No event of its deletion brings the key back, because nobody controlled it.
+                        // An orphan has no owner that its deletion event could enqueue, so this sync requeues the key itself.
                         self.requeue = Some(Requeue::RateLimited);
                         return Ok(Taken::Unneeded);
                     }
@@ -202,7 +202,8 @@ impl<'a> Rollout<'a> {
                         if !refusal.error.is_invalid() {
                             return Err(stop);
                         }
-                        // Another object has the name, or the server refuses: the ReplicaSet is kept, and the next sync counts it.
+                        // Another object has this name, or validation refuses the patch. The ReplicaSet is kept, and the next
+                        // sync counts it.
                         io.note(Note::ReleaseRefused(set.uid.clone(), refusal.error.to_string()));
                         return Err(Stop::End(Requeue::After(Duration::ZERO)));
                     }
@@ -214,7 +215,7 @@ impl<'a> Rollout<'a> {
                 answer.map_err(|refusal| self.refused(step, &refusal))?;
             }
             Action::DeleteReplicaSet(SetRef { name, uid }) => {
-                // As it was judged: one that has got Pods in the meantime stays.
+                // The deletion names the version in the snapshot, so that a ReplicaSet with new Pods stays.
                 let request = Request::delete(REPLICA_SETS, &self.judged(name, uid));
                 match self.send(step, request).await {
                     Ok(_) => {}
@@ -237,11 +238,11 @@ impl<'a> Rollout<'a> {
         Ok(Taken::Done)
     }
 
-    /// Reads the Deployment live before the first adoption: it may adopt only if it is still the same and not being deleted.
+    /// Reads the Deployment live before the first adoption: it may adopt only if its UID is the same and it is not being deleted.
     async fn recheck(&mut self) -> Result<(), Failed> {
         if self.may_adopt.is_none() {
             let uid = &self.meta().uid;
-            let why = "to adopt, it must still be there and not be deleted";
+            let why = "an owner must exist and not be terminating to adopt";
             let live = self.io.send(self.get_deployment().because(why)).await.and_then(|answer| answer.metadata());
             let problem = match live {
                 Err(refusal) => Some(refusal.error.to_string()),
@@ -283,24 +284,24 @@ impl<'a> Rollout<'a> {
                 }
                 Ok(())
             }
-            // The Deployment is gone and needs no status.
+            // A Deployment that is gone needs no status.
             Err(refusal) if refusal.error.is_not_found() => Err(Stop::End(Requeue::AsPlanned)),
             Err(refusal) => Err(self.refused(step, &refusal)),
         }
     }
 
-    /// Sends the request of a step, in the words of the step.
+    /// Sends the request of a step, described by the action and the reason of the step.
     async fn send(&self, step: &Step, request: Request) -> Result<Answer, Refusal> {
         self.io.send(request.doing(step.action.doing()).because(step.reason())).await
     }
 
-    /// Patches a ReplicaSet at the version that was judged.
+    /// Patches a ReplicaSet at its version in the snapshot.
     async fn patch_set(&self, step: &Step, name: &Arc<str>, uid: &Uid, body: io::Body) -> Result<Answer, Refusal> {
         let request = Request::patch(REPLICA_SETS, &self.judged(name, uid), Patch::Strategic, body);
         self.send(step, request.role(Role::Child)).await
     }
 
-    /// Reports that the server denies a claim. No other Event says why the Deployment makes no progress.
+    /// Records an Event for a denied claim, because no other Event would explain why the Deployment makes no progress.
     fn claim_refused(&mut self, step: &Step, refusal: &Refusal) -> Stop {
         let failed = self.failed(step, refusal);
         if is_denied(refusal) && !std::mem::replace(&mut self.reported_denial, true) {
@@ -309,7 +310,7 @@ impl<'a> Rollout<'a> {
         Stop::Failed(failed)
     }
 
-    /// The failure of a step whose request was refused. An Event reports it if the server denies such a change.
+    /// Returns the failure of a step whose request was refused, and records an Event if the server denies the change.
     fn refused(&self, step: &Step, refusal: &Refusal) -> Stop {
         let failed = self.failed(step, refusal);
         if let Some(reason) = step.action.denied_as().filter(|_| is_denied(refusal)) {
@@ -335,7 +336,8 @@ impl<'a> Rollout<'a> {
         Request::get(REPLICA_SETS, &self.meta().namespace, name)
     }
 
-    /// The ReplicaSet of that name at the version that was judged, or, for the one that this sync has created, of that uid as it was created.
+    /// Returns the identity and version of a ReplicaSet in the snapshot. For the ReplicaSet that this sync has created, `uid` and
+    /// the version from its creation are used.
     fn judged(&self, name: &Arc<str>, uid: &Uid) -> Meta {
         let kept = self.judged.get(&**name);
         Meta {
@@ -348,12 +350,12 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// Whether a right is missing, or a policy or a webhook forbids the request.
+/// Returns whether a permission is missing, or a policy or a webhook forbids the request.
 fn is_denied(refusal: &Refusal) -> bool {
     refusal.class == Class::Refused && refusal.error.is_denied()
 }
 
-/// One failure of several; none of none.
+/// Joins several failures into one; `None` if there are none.
 fn joined(mut failures: Vec<Failed>) -> Option<Failed> {
     let (Some(first), true) = (failures.first(), failures.len() > 1) else { return failures.pop() };
     let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
@@ -374,7 +376,7 @@ fn set_patch(change: &SetChange) -> Value {
     patch
 }
 
-/// The status subresource keeps annotations that come with a status, and does not count that as a new generation.
+/// Builds the patch of the status and the revision annotation. The status subresource stores both without raising the generation.
 fn status_patch(status: &DeploymentStatus, revision: Option<&str>) -> Value {
     let mut patch = json!({"status": status});
     patch["status"]["conditions"] = json!(Replacing(&status.conditions));
@@ -395,13 +397,13 @@ mod tests {
         static VISITS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts a ReplicaSet that a request is compared with.
+    /// Counts how often a ReplicaSet is compared with a request.
     pub(super) fn count_visit() {
         VISITS.set(VISITS.get() + 1);
     }
 
     #[test]
-    fn a_request_for_each_of_many_sets_visits_each_of_them_once() {
+    fn many_deletions_visit_each_set_once() {
         const SETS: usize = 300;
         let mut world = World::new(3);
         for number in 0..SETS {
@@ -421,7 +423,7 @@ mod tests {
         let mut world = World::new(3).set("a", 0, 0).annotate(REVISION, "1");
         world = world.set("b", 3, 3).annotate(REVISION, "2").current("b");
         world.annotations = json!({REVISION: "2", ROLLBACK_TO: "1"});
-        let rollback = "roll back Deployment web: to the template of ReplicaSet a, a rollback is asked for";
+        let rollback = "roll back Deployment web: to the template of ReplicaSet a, a rollback was requested";
         assert_eq!(actions(&world).last().unwrap(), rollback);
         let world = World::new(3);
         let (name, _) = world.plan().created().unwrap();
@@ -447,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_names_every_field_so_that_none_lingers() {
+    fn a_status_patch_names_every_field_so_that_no_old_value_stays() {
         assert_eq!(
             status_patch(&DeploymentStatus::default(), Some("3")),
             json!({

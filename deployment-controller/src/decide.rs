@@ -1,8 +1,7 @@
-//! From a snapshot to a plan: pure, one file per concern.
+//! Turns a snapshot into a plan. Pure code, with one file for each concern.
 //!
-//! Steps are planned on a [`draft::Draft`], a copy of the world that shows each ReplicaSet as it will be once the steps
-//! before have been carried out. What a sync does after a write therefore depends on the write alone, never on a cache that
-//! may or may not have seen it.
+//! Steps are planned on a [`draft::Draft`], a working copy that shows each ReplicaSet as it will be after all planned steps.
+//! Later decisions of a sync therefore depend on the planned writes, and never on whether the cache shows them already.
 
 pub mod cleanup;
 pub mod conditions;
@@ -48,11 +47,11 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     draft.finish(situation, waiting)
 }
 
-/// Plans the steps of one sync.
+/// Adds the steps of one sync to the draft.
 fn plan_steps(draft: &mut Draft<'_>) {
     claim(draft);
     if !draft.snapshot.claims.adopt.is_empty() {
-        // What was adopted is processed once the cache shows it.
+        // Adopted ReplicaSets are processed by the next sync, after the cache shows the adoption.
         return draft.look_again(Requeue::After(Duration::ZERO));
     }
     if draft.snapshot.owner.deleting {
@@ -77,7 +76,7 @@ fn plan_steps(draft: &mut Draft<'_>) {
     }
 }
 
-/// Follows `spec.replicas` without moving replicas from old to new.
+/// Follows `spec.replicas` without moving replicas from old ReplicaSets to the new one.
 fn scale_only(draft: &mut Draft<'_>) {
     scale::scale(draft);
     if draft.spec().paused && rollback::requested(draft.snapshot).is_none() {
@@ -86,7 +85,8 @@ fn scale_only(draft: &mut Draft<'_>) {
     status::write(draft);
 }
 
-/// A selector without any requirement would take every ReplicaSet of the namespace: nothing is done but saying so.
+/// Plans only a Warning Event and the observed generation, because an empty selector would match every ReplicaSet of the
+/// namespace.
 fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
     let event =
         Event::warning("SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.");
@@ -96,13 +96,13 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
         let mut status = Box::new(deployment.status.clone());
         status.observed_generation = deployment.metadata.generation;
         let write = Action::WriteStatus { status, revision: None };
-        steps.push(Step::new(write, "this generation has been looked at").on_failure(OnFailure::Ignore));
+        steps.push(Step::new(write, "this generation was observed").on_failure(OnFailure::Ignore));
     }
     let waiting = vec![Why::SelectsAll];
     Plan { steps, requeue: Requeue::AsPlanned, failure: None, situation: Situation::default(), waiting }
 }
 
-/// Adopts and releases. What is released is out of the plan.
+/// Plans the adoptions and releases. Released ReplicaSets are not part of the draft.
 fn claim(draft: &mut Draft<'_>) {
     let claims = &draft.snapshot.claims;
     let adopt = |set: &Arc<ReplicaSet>| {

@@ -1,12 +1,14 @@
-//! Deployments: one ReplicaSet for each template a Deployment has had, and replicas moved from the old ones to the new.
+//! The Deployment controller: creates one ReplicaSet for each template of a Deployment and moves replicas from old ones to the
+//! new one.
 //!
 //! # What it promises
 //!
-//! If a Deployment stays as it is and its Pods can run, it ends up with exactly `spec.replicas` of them in the ReplicaSet of
-//! its current template, none in others, and a status that says so. On the way there are never more than maxSurge Pods too
-//! many nor, by what ReplicaSets say of themselves, more than maxUnavailable too few; under `Recreate` no new Pod starts
-//! before the last old one has ended. Templates and selectors of ReplicaSets are never touched, nor anything another
-//! controller owns. A Deployment that is settled is not written to, by whomever it was settled.
+//! If a Deployment does not change and its Pods can run, the ReplicaSet of its current template ends up with exactly
+//! `spec.replicas` Pods, all other ReplicaSets have none, and the status says so. During a rollout at most maxSurge Pods exist
+//! beyond `spec.replicas`. According to the statuses of the ReplicaSets, at most maxUnavailable Pods are missing. Under
+//! `Recreate`, no new Pod starts before the last old Pod has ended. The controller never changes the template or selector of a
+//! ReplicaSet, nor any object that another controller owns. It sends no writes for a settled Deployment, no matter which
+//! controller settled that Deployment.
 //!
 //! # How it is laid out
 //!
@@ -18,23 +20,28 @@
 //!                └──────────────◄── requeue: the progress deadline
 //! ```
 //!
-//! [`objects`] are the fields that are read; [`snapshot`] and [`plan`] are what goes into and comes out of [`decide`].
+//! [`objects`] contains the fields that are read. [`snapshot`] and [`plan`] are the input and the output of [`decide`].
 //!
 //! # Where it differs from upstream
 //!
-//! - A sync waits until the caches show what the one before wrote, so that nothing is created or sized twice on an old view.
-//! - Steps of one sync build on each other's results, where upstream runs into a conflict with itself and starts again.
-//! - Stale statuses are counted up to the size of their ReplicaSet everywhere, where upstream gives up on some of them.
-//! - A scaling event ends also where no size has to change; upstream stays in it for good.
-//! - Proportional scaling never adds up to more than maxSurge allows, also where somebody has scaled a ReplicaSet by hand, and
-//!   shrinks before it grows.
-//! - `Recreate` waits for Pods that run, not for those that have ended, and hears of every end. Pods are watched only then,
-//!   those of that Deployment.
-//! - A ReplicaSet that is not selected any more and whose release is refused stays in the count until it can be released.
+//! - A sync waits until the caches show the writes of the sync before it, so that no decision to create or size a ReplicaSet
+//!   rests on a stale cache.
+//! - Each step of a sync builds on the results of the steps before it. Upstream runs into a conflict with its own write and
+//!   starts again.
+//! - Available replicas reported by a stale ReplicaSet status are always capped at the size of the ReplicaSet. Upstream aborts
+//!   the scale-down for some stale statuses and overlooks others.
+//! - A scaling event ends even if no size has to change. Upstream stays in that scaling event for ever.
+//! - Proportional scaling never exceeds `spec.replicas` plus maxSurge in total, even if a user has scaled a ReplicaSet by hand.
+//!   It scales down before it scales up.
+//! - `Recreate` waits only for Pods that have not finished, and the end of each Pod enqueues the Deployment. Pods are watched
+//!   only during that wait, and only those of the Deployment.
+//! - A ReplicaSet that no longer matches the selector, and whose release the server refuses, is counted until the release
+//!   succeeds.
 //! - A `FailedUpdate` or `FailedDelete` Event reports that the server denies a change, an adoption, a release or a deletion of a
-//!   ReplicaSet: a right is missing, or a policy or a webhook forbids it.
-//! - A template that something changes on its way in is tried a few times, not for ever. No key is ever given up.
-//! - Objects that validation would have refused are left alone with an error.
+//!   ReplicaSet: a permission is missing, or a policy or a webhook forbids the request.
+//! - If something changes the template of every ReplicaSet at creation, the controller stops after a few attempts. No key is ever
+//!   dropped from the queue.
+//! - An object that API validation would have refused is left alone, and its sync fails with an error.
 
 pub mod decide;
 pub mod limits;
@@ -76,37 +83,35 @@ use crate::{
     watch::{PodWatches, Watch},
 };
 
-/// The gate of `status.terminatingReplicas`.
-pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on(
-    "DeploymentReplicaSetTerminatingReplicas",
-    "status.terminatingReplicas counts Pods that are going away",
-);
-/// All gates this crate knows.
+/// Feature gate of `status.terminatingReplicas`; on by default.
+pub const TERMINATING_REPLICAS: FeatureGate =
+    FeatureGate::on("DeploymentReplicaSetTerminatingReplicas", "status.terminatingReplicas counts terminating Pods");
+/// The feature gates that `--feature-gates` accepts for this crate.
 pub const GATES: &[FeatureGate] = &[TERMINATING_REPLICAS];
 
-/// All values of this crate that can be tuned.
+/// The values that `--tune` accepts for this crate.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
 
-/// The flag that says how many Deployments are synced at once.
+/// Number of workers that sync Deployments concurrently; 5 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag::new(
     "concurrent-deployment-syncs",
     5,
     "How many Deployments are synced at once; more is quicker and takes more CPU and network",
 );
-/// All flags of this crate that say how many objects are synced at once.
+/// The flags of this crate that set a number of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
-/// The loop of Deployments.
+/// The loop that syncs Deployments and writes their status.
 pub const DEPLOYMENTS: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", start)
     .owning(&[OwnedWrites::status("apps", "deployments")]);
-/// All loops of this crate.
+/// The loops that this crate runs.
 pub const LOOPS: &[LoopDefinition] = &[DEPLOYMENTS];
 
-/// The binary.
+/// Name, flags and loops of the binary.
 pub const DEFINITION: Definition = Definition {
     name: "deployment-controller",
     version: env!("CARGO_PKG_VERSION"),
-    about: "Rolls Deployments out: one ReplicaSet for each template, and replicas moved from the old ones to the new.",
+    about: "Rolls out Deployments: creates one ReplicaSet for each template and moves replicas from old ones to the new one.",
     loops: LOOPS,
     workers: WORKERS,
     gates: GATES,
@@ -114,18 +119,18 @@ pub const DEFINITION: Definition = Definition {
     flags: &[],
 };
 
-/// For how long a server that does not keep `status.terminatingReplicas` is believed not to know it.
+/// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
 const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
 
-/// The controller.
+/// Caches and memory of the loop that syncs Deployments.
 pub struct DeploymentController {
     context: Context,
     watch: Arc<Watch>,
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: PodWatches,
-    /// When a server dropped `status.terminatingReplicas` from what was written: it is of a version without it, or has its
-    /// gate off. Writing it again with every sync would change nothing, for ever.
+    /// When a server last dropped `status.terminatingReplicas` from a written status, because its version lacks the field or its
+    /// feature gate is off. Without this memory every sync would write the field again.
     terminating_dropped: Mutex<Option<Instant>>,
 }
 
@@ -137,7 +142,7 @@ fn start(context: Context) -> Arc<dyn Running> {
 }
 
 impl DeploymentController {
-    /// Starts watching; keys go to `queue`.
+    /// Starts the informers; their handlers add keys to `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
         let deployments: Arc<Store<Deployment>> = Arc::default();
         let watch = Arc::new(Watch {
@@ -150,7 +155,7 @@ impl DeploymentController {
         Self {
             deployments: context.informer(deployments, handler(&watch, Watch::on_deployment)),
             sets: context.informer(Arc::default(), handler(&watch, Watch::on_set)),
-            // Nothing is replayed of Pods: a rollout hears of their ends.
+            // No periodic resync for Pods: each Pod that ends enqueues its Deployment.
             pods: PodWatches::new(context.api.clone(), context.reading(), queue.clone()),
             terminating_dropped: Mutex::new(None),
             watch,
@@ -158,7 +163,7 @@ impl DeploymentController {
         }
     }
 
-    /// What becomes of the count of terminating Pods in the status of this Deployment.
+    /// Decides how the status of this Deployment reports terminating Pods.
     fn terminating_replicas(&self, deployment: &Deployment) -> TerminatingReplicas {
         let unknown = |since: Instant| self.context.clock.instant().duration_since(since) < TERMINATING_UNKNOWN;
         let dropped = || self.terminating_dropped.lock().is_some_and(unknown);
@@ -170,7 +175,7 @@ impl DeploymentController {
         }
     }
 
-    /// Notes whether the server kept a count of terminating Pods that was written.
+    /// Records whether the server kept `status.terminatingReplicas` in a written status.
     fn note_terminating(&self, kept: bool) {
         *self.terminating_dropped.lock() = (!kept).then(|| self.context.clock.instant());
     }
@@ -207,15 +212,15 @@ impl Controller for DeploymentController {
                 self.watch.explored.lock().insert(meta.uid.clone());
             }
             Note::ReleaseRefused(set, why) => {
-                tracing::debug!(key = %meta.key(), set = %set, err = %why, "Not released");
+                tracing::debug!(key = %meta.key(), set = %set, err = %why, "The server refused to release a ReplicaSet");
                 self.note_refused(snapshot, &set);
             }
             Note::KeepsTerminating(keeps) => self.note_terminating(keeps),
-            Note::Ignored(why) => tracing::debug!(key = %meta.key(), err = %why, "Ignored"),
+            Note::Ignored(why) => tracing::debug!(key = %meta.key(), err = %why, "Ignored a failed step"),
         }
     }
 
-    /// The event of the deletion of a Deployment may have come before the last answer was noted.
+    /// Drops the memory of a Deployment whose deletion event came before the answer to its last write was recorded.
     fn after_sync(&self, snapshot: &Snapshot) {
         let deployment = &snapshot.deployment.metadata;
         if !self.deployments.store().shows(deployment) {
@@ -228,7 +233,7 @@ impl Controller for DeploymentController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        // Watches of Pods begin with the sync that needs them: none is older than the leadership of this process.
+        // The informers of Pods are left out: each starts with the sync that needs it, so none is older than this leader's term.
         vec![&self.deployments, &self.sets]
     }
 }

@@ -1,10 +1,10 @@
-//! How many Pods a Deployment may and must have.
+//! The desired number of Pods and how far a rollout may deviate from it.
 
 use common::intstr::{IntOrString, IntOrStringError, Round, resolve_fenceposts};
 
 use crate::objects::{DeploymentSpec, StrategyType};
 
-/// The wanted number of Pods and the limits around it, in Pods.
+/// `spec.replicas`, maxSurge and maxUnavailable as numbers of Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// `spec.replicas`.
@@ -15,25 +15,25 @@ pub struct Limits {
     pub unavailable: i64,
 }
 
-/// Why limits cannot be worked out.
+/// A field with a value from which no limits can be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsError {
-    /// The number of replicas is below zero.
+    /// `spec.replicas` is negative.
     #[error("spec.replicas: {0} is out of range")]
     Replicas(i32),
-    /// One of them is no number.
+    /// maxSurge or maxUnavailable is neither an integer nor a percentage.
     #[error("spec.strategy.rollingUpdate: {0}")]
     Number(#[from] IntOrStringError),
-    /// One of them is below zero, or more than can be unavailable.
+    /// maxSurge or maxUnavailable is negative, or maxUnavailable is above 100%.
     #[error("spec.strategy.rollingUpdate.{0}: {1} is out of range")]
     Range(&'static str, String),
 }
 
 impl Limits {
-    /// The limits of a Deployment.
+    /// Computes the limits of a Deployment.
     ///
     /// # Errors
-    /// What a server with validation refuses. Upstream counts a text without `%` as 0.
+    /// Fails for the values that API validation refuses. Upstream reads a text without `%` as 0.
     pub fn of(spec: &DeploymentSpec) -> Result<Self, LimitsError> {
         if spec.replicas < 0 {
             return Err(LimitsError::Replicas(spec.replicas));
@@ -45,24 +45,24 @@ impl Limits {
         let rolling = &spec.strategy.rolling_update;
         let (max_surge, max_unavailable) = (rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref());
         in_range("maxSurge", max_surge, i32::MAX)?;
-        // An integer may be more than there are; a percentage may not.
+        // An integer maxUnavailable may exceed `spec.replicas`; a percentage may not exceed 100%.
         in_range("maxUnavailable", max_unavailable.filter(|v| matches!(v, IntOrString::Text(_))), 100)?;
         in_range("maxUnavailable", max_unavailable, i32::MAX)?;
         let (surge, unavailable) = resolve_fenceposts(max_surge, max_unavailable, spec.replicas)?;
         Ok(Self { replicas, surge: surge.into(), unavailable: i64::from(unavailable).min(replicas) })
     }
 
-    /// The most Pods there may be, all ReplicaSets together.
+    /// The maximum number of Pods in all ReplicaSets together.
     pub fn most(&self) -> i64 {
         self.replicas + self.surge
     }
 
-    /// How many Pods must be available.
+    /// The minimum number of available Pods.
     pub fn min_available(&self) -> i64 {
         self.replicas - self.unavailable
     }
 
-    /// The size that a new ReplicaSet of size `current` gets when all ReplicaSets together have `total` replicas.
+    /// Returns the size to which the new ReplicaSet may grow from `current` when all ReplicaSets together have `total` replicas.
     ///
     /// Upstream: `NewRSNewReplicas`.
     pub fn grown(&self, total: i64, current: i64) -> i64 {
@@ -70,7 +70,7 @@ impl Limits {
     }
 }
 
-/// Whether `value`, out of 100, is in `0..=most`.
+/// Checks that `value`, as a share of 100, is in `0..=most`.
 fn in_range(field: &'static str, value: Option<&IntOrString>, most: i32) -> Result<(), LimitsError> {
     let Some(value) = value else { return Ok(()) };
     if (0..=most).contains(&value.resolve(100, Round::Down)?) {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_fenceposts() {
+    fn max_surge_and_max_unavailable_resolve_to_pods() {
         for (replicas, surge, unavailable, want) in [
             (10, json!("25%"), json!("25%"), (3, 2)),
             (15, json!("25%"), json!("25%"), (4, 3)),
@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn other_strategies_have_no_room() {
+    fn recreate_has_neither_surge_nor_unavailable_pods() {
         let got = limits(4, "Recreate", &json!("50%"), &json!("50%")).unwrap();
         assert_eq!((got.most(), got.min_available()), (4, 4));
     }
 
     #[test]
-    fn the_absurd_is_refused_in_one_line() {
+    fn malformed_limits_are_refused_with_a_one_line_error() {
         for (surge, unavailable, want) in [
             (
                 json!("x%"),
@@ -149,13 +149,13 @@ mod tests {
             (json!(1), json!(-5), "spec.strategy.rollingUpdate.maxUnavailable: -5 is out of range"),
         ] {
             assert_eq!(limits(4, "RollingUpdate", &surge, &unavailable).unwrap_err().to_string(), want);
-            assert!(limits(4, "Recreate", &surge, &unavailable).is_ok(), "nobody looks at them");
+            assert!(limits(4, "Recreate", &surge, &unavailable).is_ok(), "Recreate ignores the limits");
         }
     }
 
     proptest! {
         #[test]
-        fn there_is_always_room_to_move(replicas in 1i32..10_000, surge in 0i32..200, unavailable in 0i32..=100) {
+        fn percentages_always_allow_a_surge_or_an_unavailable_pod(replicas in 1i32..10_000, surge in 0i32..200, unavailable in 0i32..=100) {
             let got = limits(replicas, "RollingUpdate", &json!(format!("{surge}%")), &json!(format!("{unavailable}%")));
             let got = got.unwrap();
             prop_assert!(got.surge + got.unavailable > 0);

@@ -1,4 +1,4 @@
-//! The controller of Deployments, as a process.
+//! The binary of the Deployment controller.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! Projections: the fields of Deployments, ReplicaSets and Pods that this controller reads.
 //!
-//! A Deployment keeps its template as the server sent it, because ReplicaSets are made from it. Of a ReplicaSet's template
-//! only the digest is kept: it is compared, never passed on from the cache. Of a Pod only its owner and phase matter.
+//! The template of a Deployment is kept as the server sent it, because ReplicaSets are created from it. For the template of a
+//! ReplicaSet only a digest is kept, because it is only compared. For a Pod only its owner and its phase are kept.
 
 use common::{
     conditions::Condition,
@@ -20,76 +20,75 @@ use common::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Deployments.
+/// `apps/v1` Deployments.
 pub const DEPLOYMENTS: Resource =
     Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
-/// ReplicaSets.
+/// `apps/v1` ReplicaSets.
 pub const REPLICA_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
-/// Revision of a ReplicaSet, and of a Deployment that of its newest one.
+/// Annotation with the revision of a ReplicaSet; on a Deployment, the revision of its new ReplicaSet.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Earlier revisions of a ReplicaSet, oldest first, joined by commas.
+/// Annotation with the earlier revisions of a ReplicaSet: oldest first, joined by commas.
 pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// `spec.replicas` of the Deployment when a ReplicaSet was last sized.
+/// Annotation with `spec.replicas` of the Deployment at the last change of a ReplicaSet's size.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// The most replicas the Deployment could have when a ReplicaSet was last sized.
+/// Annotation with `spec.replicas` plus maxSurge of the Deployment at the last change of a ReplicaSet's size.
 pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
-/// Asks for a rollback to a revision; 0 is the one before the newest.
+/// Annotation that requests a rollback to a revision; 0 means the revision before the newest.
 pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
-/// What client-side apply remembers.
+/// Annotation in which `kubectl apply` stores the last applied manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// "Unlimited" where a number of seconds or of revisions is asked for.
+/// The value of `progressDeadlineSeconds` or `revisionHistoryLimit` that means "no limit".
 pub const UNLIMITED: i32 = i32::MAX;
-/// The most bytes of annotations a server accepts. Upstream: `TotalAnnotationSizeLimitB`.
+/// The maximum total size of all annotations of an object, in bytes. Upstream: `TotalAnnotationSizeLimitB`.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
 
-/// Whether an annotation stays where it is: it is copied neither from a Deployment to its ReplicaSets nor back.
+/// Returns whether an annotation is excluded from copying between a Deployment and its ReplicaSets, in both directions.
 pub fn is_never_copied(key: &str) -> bool {
     matches!(key, REVISION | REVISION_HISTORY | DESIRED_REPLICAS | MAX_REPLICAS | ROLLBACK_TO | LAST_APPLIED)
 }
 
-/// A Deployment.
+/// Projection of an `apps/v1` Deployment.
 #[derive(Debug, Deserialize)]
 pub struct Deployment {
-    /// Its metadata; without labels and what client-side apply remembers, and without annotations if there are too many
-    /// bytes of them.
+    /// `metadata` without labels and without the last applied manifest. Annotations are dropped if they exceed the size limit.
     #[serde(default)]
     pub metadata: Meta,
-    /// What is wanted.
+    /// `spec`; the defaults if it is absent.
     #[serde(default)]
     pub spec: DeploymentSpec,
-    /// What was last written.
+    /// `status`; the defaults if it is absent or null.
     #[serde(default, deserialize_with = "null_as_default")]
     pub status: DeploymentStatus,
-    /// How many bytes of annotations there were, if no server should have accepted as many.
+    /// Size in bytes of the dropped annotations, if they exceeded the size limit.
     #[serde(skip)]
     pub oversized: Option<usize>,
 }
 
-/// `spec` of a Deployment.
+/// Projection of `spec` of a Deployment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentSpec {
-    /// How many Pods.
+    /// Desired number of Pods; 1 if null.
     #[serde(deserialize_with = "one_if_null")]
     pub replicas: i32,
-    /// Which ReplicaSets it may own.
+    /// Selects the ReplicaSets that the Deployment may own.
     pub selector: RawSelector,
-    /// What ReplicaSets are made from.
+    /// The Pod template of new ReplicaSets.
     pub template: Template,
-    /// How Pods are replaced.
+    /// How old Pods are replaced by new ones.
     #[serde(deserialize_with = "null_as_default")]
     pub strategy: Strategy,
-    /// How long a Pod must be ready to be available.
+    /// Seconds that a Pod must be ready to count as available.
     #[serde(deserialize_with = "null_as_default")]
     pub min_ready_seconds: i32,
-    /// How many old ReplicaSets to keep.
+    /// Number of old ReplicaSets to keep; see [`Self::history_limit`].
     pub revision_history_limit: Option<i32>,
-    /// Whether nothing is rolled out.
+    /// Whether rollouts are suspended; scaling continues.
     #[serde(deserialize_with = "null_as_default")]
     pub paused: bool,
-    /// How long a rollout may go without progress before that is said.
+    /// Seconds without progress after which the condition `Progressing` becomes False; see [`Self::deadline`].
     pub progress_deadline_seconds: Option<i32>,
 }
 
@@ -109,23 +108,23 @@ impl Default for DeploymentSpec {
 }
 
 impl DeploymentSpec {
-    /// The progress deadline in seconds, if there is one.
+    /// Returns `progressDeadlineSeconds`; `None` if it is absent or [`UNLIMITED`].
     pub fn deadline(&self) -> Option<i64> {
         self.progress_deadline_seconds.filter(|seconds| *seconds != UNLIMITED).map(i64::from)
     }
 
-    /// How many old ReplicaSets to keep, if that is limited.
+    /// Returns `revisionHistoryLimit`; `None` if it is absent or [`UNLIMITED`].
     pub fn history_limit(&self) -> Option<i32> {
         self.revision_history_limit.filter(|limit| *limit != UNLIMITED)
     }
 }
 
-/// A label selector, compiled and as the server sent it.
+/// A label selector in two forms: compiled, and as the server sent it.
 #[derive(Clone, Debug, Default)]
 pub struct RawSelector {
-    /// To match with.
+    /// The form that matches labels.
     pub compiled: Selector,
-    /// To pass on; nothing if there is none.
+    /// The JSON that is copied into ReplicaSets; `None` if the selector is absent.
     pub raw: Option<Raw>,
 }
 
@@ -138,26 +137,26 @@ impl<'de> Deserialize<'de> for RawSelector {
     }
 }
 
-/// `spec.strategy` of a Deployment.
+/// Projection of `spec.strategy` of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Strategy {
-    /// How Pods are replaced.
+    /// `spec.strategy.type`.
     #[serde(rename = "type")]
     pub kind: StrategyType,
-    /// The limits of a rolling update.
+    /// maxSurge and maxUnavailable.
     #[serde(deserialize_with = "null_as_default")]
     pub rolling_update: RollingUpdate,
 }
 
-/// How Pods are replaced.
+/// The strategy for replacing old Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StrategyType {
-    /// Step by step, within limits.
+    /// Replaces Pods step by step, within maxSurge and maxUnavailable.
     RollingUpdate,
-    /// All old ones first.
+    /// Ends all old Pods before the first new one is created.
     Recreate,
-    /// A word no 1.36 knows.
+    /// A value unknown to Kubernetes 1.36.
     Other(Text),
 }
 
@@ -178,44 +177,44 @@ impl<'de> Deserialize<'de> for StrategyType {
     }
 }
 
-/// `spec.strategy.rollingUpdate` of a Deployment.
+/// Projection of `spec.strategy.rollingUpdate` of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdate {
-    /// How many Pods above the wanted number.
+    /// Pods allowed above `spec.replicas`: a number or a percentage.
     pub max_surge: Option<IntOrString>,
-    /// How many Pods below the wanted number.
+    /// Pods allowed to be unavailable below `spec.replicas`: a number or a percentage.
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// `status` of a Deployment. Every field is written, so that one that becomes empty does become so.
+/// `status` of a Deployment. Every field is serialised, so that a patch also clears values.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
-    /// The generation this status is about.
+    /// `metadata.generation` of the spec that this status describes.
     #[serde(deserialize_with = "null_as_default")]
     pub observed_generation: i64,
     /// Pods of all ReplicaSets.
     #[serde(deserialize_with = "null_as_default")]
     pub replicas: i64,
-    /// Pods of the newest ReplicaSet.
+    /// Pods of the new ReplicaSet.
     #[serde(deserialize_with = "null_as_default")]
     pub updated_replicas: i64,
-    /// Pods that are ready.
+    /// Ready Pods of all ReplicaSets.
     #[serde(deserialize_with = "null_as_default")]
     pub ready_replicas: i64,
-    /// Pods that are available.
+    /// Available Pods of all ReplicaSets.
     #[serde(deserialize_with = "null_as_default")]
     pub available_replicas: i64,
-    /// Pods that are still to become available.
+    /// Total size of all ReplicaSets minus the available Pods; at least 0.
     #[serde(deserialize_with = "null_as_default")]
     pub unavailable_replicas: i64,
-    /// Pods on their way out, where every ReplicaSet says how many.
+    /// Terminating Pods of all ReplicaSets; `None` if a ReplicaSet does not report them.
     pub terminating_replicas: Option<i64>,
-    /// How often a ReplicaSet's name was taken by something else. It never becomes empty.
+    /// How often the name of a new ReplicaSet was already taken. Never cleared once set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// Conditions.
+    /// `Available`, `Progressing` and `ReplicaFailure`.
     #[serde(deserialize_with = "null_as_default")]
     pub conditions: Vec<Condition>,
 }
@@ -236,36 +235,36 @@ impl Object for Deployment {
     }
 }
 
-/// A ReplicaSet.
+/// Projection of an `apps/v1` ReplicaSet.
 #[derive(Debug, Deserialize)]
 pub struct ReplicaSet {
-    /// Its metadata; without what client-side apply remembers, and without annotations if there are too many bytes of them.
+    /// `metadata` without the last applied manifest. Annotations are dropped if they exceed the size limit.
     #[serde(default)]
     pub metadata: Meta,
-    /// What is wanted.
+    /// `spec`; the defaults if it is absent.
     #[serde(default)]
     pub spec: ReplicaSetSpec,
-    /// What its controller says.
+    /// `status` as its controller wrote it; the defaults if it is absent or null.
     #[serde(default, deserialize_with = "null_as_default")]
     pub status: ReplicaSetStatus,
-    /// How many bytes of annotations there were, if no server should have accepted as many.
+    /// Size in bytes of the dropped annotations, if they exceeded the size limit.
     #[serde(skip)]
     pub oversized: Option<usize>,
 }
 
-/// `spec` of a ReplicaSet.
+/// Projection of `spec` of a ReplicaSet.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetSpec {
-    /// How many Pods.
+    /// Desired number of Pods; 1 if null.
     #[serde(deserialize_with = "one_if_null")]
     pub replicas: i32,
-    /// How long a Pod must be ready to be available.
+    /// Seconds that a Pod must be ready to count as available.
     #[serde(deserialize_with = "null_as_default")]
     pub min_ready_seconds: i32,
-    /// What its Pods are made from.
+    /// Digest of the Pod template.
     pub template: TemplateDigest,
-    /// Which Pods it selects, label `pod-template-hash` aside.
+    /// Selector as text, without the label `pod-template-hash`.
     #[serde(deserialize_with = "selector_without_hash")]
     pub selector: Text,
 }
@@ -276,7 +275,7 @@ impl Default for ReplicaSetSpec {
     }
 }
 
-/// A selector as text. Those of one Deployment's ReplicaSets are one.
+/// Reads a selector as text, without `pod-template-hash`: ReplicaSets of the same Deployment then have equal texts.
 fn selector_without_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
     let mut selector = Value::deserialize(deserializer)?;
     if let Some(labels) = selector.get_mut("matchLabels").and_then(Value::as_object_mut) {
@@ -285,7 +284,7 @@ fn selector_without_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T
     Ok(Text::from(&*Selector::from_value(&selector).to_string()))
 }
 
-/// What a Pod template means, label `pod-template-hash` aside: templates of the same digest are equal.
+/// Digest of a Pod template without the label `pod-template-hash`; equal templates have equal digests.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "Template")]
 pub struct TemplateDigest {
@@ -306,36 +305,36 @@ impl Default for TemplateDigest {
 }
 
 impl TemplateDigest {
-    /// Whether it is the digest of `template`, and that is one.
+    /// Returns whether this is the digest of `template`; never true for a malformed template.
     pub fn is_of(&self, template: &Template) -> bool {
         self.problem.is_none() && self.digest == template.digest()
     }
 
-    /// Why it was no template, if it was none.
+    /// Returns what makes the template malformed; `None` if it is well formed.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 }
 
-/// `status` of a ReplicaSet.
+/// Projection of `status` of a ReplicaSet.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetStatus {
-    /// The generation this status is about.
+    /// `metadata.generation` of the spec that this status describes.
     #[serde(deserialize_with = "null_as_default")]
     pub observed_generation: i64,
-    /// Its Pods.
+    /// Number of its Pods that have not finished and are not terminating.
     #[serde(deserialize_with = "null_as_default")]
     pub replicas: i32,
-    /// Those that are ready.
+    /// Number of ready Pods.
     #[serde(deserialize_with = "null_as_default")]
     pub ready_replicas: i32,
-    /// Those that are available.
+    /// Number of available Pods.
     #[serde(deserialize_with = "null_as_default")]
     pub available_replicas: i32,
-    /// Those on their way out, if its controller says so.
+    /// Number of terminating Pods; `None` if the server or the controller does not report them.
     pub terminating_replicas: Option<i32>,
-    /// Conditions; in the cache only `ReplicaFailure`.
+    /// Conditions; the cache keeps only `ReplicaFailure`.
     #[serde(deserialize_with = "null_as_default")]
     pub conditions: Vec<Condition>,
 }
@@ -357,13 +356,13 @@ impl Object for ReplicaSet {
     }
 }
 
-/// The condition with which a ReplicaSet says that it cannot create or delete Pods, and a Deployment passes it on.
+/// Condition type of a ReplicaSet that cannot create or delete Pods; the Deployment copies the condition.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// A Pod, as far as the strategy `Recreate` looks at it.
+/// Projection of a Pod, for the strategy `Recreate`.
 #[derive(Debug, Deserialize)]
 pub struct Pod {
-    /// Its metadata, without labels and annotations.
+    /// `metadata` without labels and annotations.
     #[serde(default)]
     pub metadata: Meta,
     #[serde(default, deserialize_with = "null_as_default")]
@@ -377,7 +376,7 @@ struct PodStatus {
 }
 
 impl Pod {
-    /// Whether it has not run to its end. A Pod that is being deleted still runs.
+    /// Returns whether the Pod has not finished. A terminating Pod has not finished.
     pub fn runs(&self) -> bool {
         !matches!(self.status.phase.as_str(), "Failed" | "Succeeded")
     }
@@ -401,7 +400,7 @@ impl Object for Pod {
     }
 }
 
-/// Empties annotations no server should have accepted, and says how many bytes they were.
+/// Empties annotations above the size limit and returns their size in bytes.
 fn drop_if_oversized(annotations: &mut Annotations) -> Option<usize> {
     let bytes = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     (bytes > ANNOTATIONS_LIMIT).then(|| {
@@ -432,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentinel_is_no_limit() {
+    fn the_largest_number_means_no_limit() {
         let spec: DeploymentSpec = serde_json::from_value(json!({"template": {},
             "revisionHistoryLimit": 2_147_483_647, "progressDeadlineSeconds": 2_147_483_647}))
         .unwrap();
@@ -440,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_beyond_all_bounds_are_not_kept() {
+    fn annotations_above_the_size_limit_are_dropped() {
         let big = "x".repeat(300 << 10);
         let mut deployment: Deployment =
             serde_json::from_value(json!({"metadata": {"name": "web", "annotations": {"a": big, "b": "1"}}})).unwrap();
@@ -472,12 +471,15 @@ mod tests {
     }
 
     #[test]
-    fn a_template_digest_knows_its_template() {
+    fn a_template_digest_ignores_the_hash_label() {
         let template = Template::from_value(&json!({"metadata": {"labels": {"app": "web"}}, "spec": {}}));
         let set: ReplicaSetSpec = serde_json::from_value(json!({"template":
             {"spec": {}, "metadata": {"labels": {"app": "web", "pod-template-hash": "abc"}}}}))
         .unwrap();
         assert!(set.template.is_of(&template));
-        assert!(!TemplateDigest::from(Template::default()).is_of(&Template::default()), "nothing equals no template");
+        assert!(
+            !TemplateDigest::from(Template::default()).is_of(&Template::default()),
+            "a malformed template equals none"
+        );
     }
 }

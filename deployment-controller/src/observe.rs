@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads of caches by index, and nothing else.
+//! Builds a snapshot for a key from indexed reads of the caches.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,11 +23,12 @@ use crate::{
     watch::Refused,
 };
 
-/// For how long a ReplicaSet that could not be released is kept before that is tried again, unless it changes first.
+/// How long to keep a ReplicaSet whose release was refused before the next attempt, unless the ReplicaSet changes earlier.
 const REFUSED: Duration = Duration::from_mins(5);
-/// How much older than the leadership of this process a Deployment must be, by the clocks of others, to have had a predecessor.
+/// Allowance for different clocks: a Deployment created later than this after the start of this leader's term had no earlier
+/// leader.
 const CLOCK_SKEW: Duration = Duration::from_secs(10);
-/// How long to wait for the Pods of a Deployment, whose first list enqueues it, before it is checked without an event.
+/// How long a Deployment waits at most for the first list of its Pods. Normally that list enqueues the Deployment.
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {
@@ -46,7 +47,7 @@ impl DeploymentController {
         for set in &owned {
             check_set(set)?;
         }
-        // An orphan that makes no sense is nobody's: it must not stop every Deployment of its namespace.
+        // A malformed orphan is skipped, because it would otherwise stop every Deployment of its namespace.
         let namespace = IndexValue::Text(deployment.metadata.namespace.clone());
         let orphans = self.sets.store().readable_by_index(OrphansByNamespace, &namespace);
         let orphans = orphans.into_iter().filter(|set| check_set(set).is_ok());
@@ -59,7 +60,7 @@ impl DeploymentController {
         let running_pods = if waits_for_pods(&deployment, &claims.keep) {
             let pods = self.pods.of(&deployment, &claims.keep);
             if !pods.is_synced() {
-                let why = "the Pods have not been read yet, which the strategy Recreate needs";
+                let why = "the Pods, which the strategy Recreate needs, have not been read yet";
                 return Ok(Observed::wait(why, POD_RECHECK));
             }
             running_pods(&pods, &claims.keep)?
@@ -84,7 +85,8 @@ impl DeploymentController {
 }
 
 impl DeploymentController {
-    /// Keeps what could not be released when it was like this. Says in how long that is worth another try.
+    /// Moves ReplicaSets whose release was refused at their current version back to the kept ones. Returns the time until the
+    /// next attempt.
     fn keep_refused(&self, claims: &mut Claims<Arc<ReplicaSet>>, now: Timestamp) -> Option<Duration> {
         let refused = self.watch.refused.lock();
         let left = |set: &Arc<ReplicaSet>| {
@@ -97,7 +99,7 @@ impl DeploymentController {
         again
     }
 
-    /// Whether no predecessor of this process may have created ReplicaSets of the Deployment that the cache does not show yet.
+    /// Returns whether the cache shows every ReplicaSet that earlier leaders may have created for the Deployment.
     fn shows_predecessors_sets(&self, deployment: &Deployment, now: Timestamp) -> bool {
         let Context { clock, gate, .. } = &self.context;
         let led = gate.open_since().map_or(Duration::ZERO, |since| clock.instant().saturating_duration_since(since));
@@ -107,7 +109,7 @@ impl DeploymentController {
         since.is_ok_and(is_younger) || self.watch.explored.lock().contains(&meta.uid)
     }
 
-    /// Notes that a ReplicaSet could not be released.
+    /// Records that the server refused to release a ReplicaSet.
     pub(crate) fn note_refused(&self, snapshot: &Snapshot, uid: &Uid) {
         let Some(set) = snapshot.claims.release.iter().find(|set| set.metadata.uid == *uid) else { return };
         let refused = Refused { version: set.metadata.resource_version, at: snapshot.now };
@@ -115,7 +117,7 @@ impl DeploymentController {
     }
 }
 
-/// Whether the next step depends on which old Pods run: under `Recreate`, while the new ReplicaSet is not there at full size.
+/// Returns whether the next step depends on old Pods: under `Recreate`, until the new ReplicaSet has its full size.
 fn waits_for_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
     let spec = &deployment.spec;
     if spec.strategy.kind != StrategyType::Recreate || spec.paused || deployment.metadata.is_deleting() {
@@ -126,7 +128,7 @@ fn waits_for_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
     !is_full && sets.len() > usize::from(new.is_some())
 }
 
-/// How many Pods of each ReplicaSet have not run to their end.
+/// Counts the unfinished Pods of each ReplicaSet.
 fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, Failed> {
     let running = |set: &Arc<ReplicaSet>| {
         let uid = &set.metadata.uid;
@@ -136,9 +138,10 @@ fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeM
     sets.iter().map(running).collect()
 }
 
-/// The limits of a Deployment that makes sense.
+/// Validates a Deployment and returns its limits.
 ///
-/// What is refused here a server with validation has refused before; it is left alone, with an error.
+/// API validation refuses the same objects, so only a server without validation stores them. The controller leaves such a
+/// Deployment alone and reports an error.
 fn check(deployment: &Deployment) -> Result<Limits, Failed> {
     let spec = &deployment.spec;
     if let Some(bytes) = deployment.oversized {
@@ -164,7 +167,7 @@ fn check(deployment: &Deployment) -> Result<Limits, Failed> {
     Limits::of(spec).map_err(|error| invalid(error.to_string()))
 }
 
-/// The failure of a sync whose Deployment or ReplicaSet no server should have accepted.
+/// Returns the failure of a sync whose Deployment or ReplicaSet is malformed.
 fn invalid(why: impl Into<String>) -> Failed {
     Failed::new("malformed", why)
 }
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_absurd_ends_in_one_clear_line() {
+    fn malformed_deployments_are_refused_with_a_one_line_error() {
         type Change = fn(&mut Value);
         let cases: [(Change, &str); 9] = [
             (|d| d["spec"]["replicas"] = json!(-3), "spec.replicas is -3"),
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_makes_no_sense_is_named() {
+    fn a_malformed_set_is_named_in_the_error() {
         let set = |spec: Value, status: Value| -> ReplicaSet {
             serde_json::from_value(json!({"metadata": {"name": "web-1"}, "spec": spec, "status": status})).unwrap()
         };

@@ -1,4 +1,4 @@
-//! What one sync does: actions in order, each with its reason and the Event that tells of it.
+//! The plan of one sync: steps in order, each with its reason and its Event.
 
 mod why;
 
@@ -16,139 +16,139 @@ use crate::objects::DeploymentStatus;
 
 pub use why::{Situation, Why};
 
-/// An Event on the Deployment.
+/// An Event about the Deployment, recorded after its step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether somebody should look.
+    /// `Warning` if a user has to act, else `Normal`.
     pub kind: EventType,
-    /// One word for machines.
+    /// One word without spaces, for programs.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// One sentence for people.
     pub message: String,
 }
 
 impl Event {
-    /// An Event that all is well.
+    /// Returns an Event about regular progress.
     pub fn normal(reason: &'static str, message: String) -> Self {
         Self { kind: EventType::Normal, reason, message }
     }
 
-    /// An Event that somebody should look at.
+    /// Returns an Event about a problem.
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self { kind: EventType::Warning, reason, message: message.into() }
     }
 }
 
-/// A change of a ReplicaSet that exists: its size, annotations, `minReadySeconds`; what is not named stays.
+/// A change of an existing ReplicaSet; fields that are absent here stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetChange {
-    /// From which size to which.
+    /// `spec.replicas` before and after the change; `None` if the size stays.
     pub size: Option<(i64, i64)>,
-    /// Annotations to set.
+    /// Annotations to add or to overwrite.
     pub annotations: BTreeMap<String, String>,
-    /// Another `minReadySeconds`.
+    /// The new `spec.minReadySeconds`; `None` if that stays.
     pub min_ready_seconds: Option<i32>,
 }
 
-/// A ReplicaSet that exists.
+/// Identifies an existing ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetRef {
-    /// Its name.
+    /// `metadata.name` of the ReplicaSet.
     pub name: Arc<str>,
-    /// Its uid.
+    /// `metadata.uid` of the ReplicaSet.
     pub uid: Uid,
 }
 
 impl SetRef {
-    /// The ReplicaSet with these metadata.
+    /// Returns the reference to the ReplicaSet with this metadata.
     pub fn of(meta: &Meta) -> Self {
         Self { name: Arc::clone(&meta.name), uid: meta.uid.clone() }
     }
 }
 
-/// One request, or none where only an Event is recorded.
+/// One request to the API server; [`Action::Tell`] sends none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Makes the Deployment the controller of an orphan. The Deployment is read live before the first.
+    /// Makes the Deployment the controller of an orphan. Before the first adoption of a sync, the Deployment is read live.
     Adopt(SetRef),
-    /// Gives a ReplicaSet up.
+    /// Removes the owner reference to the Deployment from a ReplicaSet.
     Release(SetRef),
     /// Creates the ReplicaSet of the current template.
     CreateReplicaSet {
-        /// Its name.
+        /// `metadata.name` of the ReplicaSet to create.
         set: Arc<str>,
-        /// The whole object.
+        /// The whole ReplicaSet as JSON.
         body: Box<Value>,
     },
-    /// Changes a ReplicaSet.
+    /// Patches size, annotations or `minReadySeconds` of a ReplicaSet.
     ChangeReplicaSet {
-        /// Its name.
+        /// `metadata.name` of the ReplicaSet.
         set: Arc<str>,
-        /// What changes.
+        /// The fields to patch.
         change: SetChange,
     },
-    /// Deletes a ReplicaSet of the revision history.
+    /// Deletes an old ReplicaSet beyond `spec.revisionHistoryLimit`.
     DeleteReplicaSet(SetRef),
-    /// Writes the Deployment's status, and its revision annotation with it.
+    /// Writes the status of the Deployment, and its revision annotation in the same request.
     WriteStatus {
-        /// The whole status.
+        /// The whole new status.
         status: Box<DeploymentStatus>,
-        /// The revision, if that changes.
+        /// The new revision annotation; `None` if the annotation stays.
         revision: Option<String>,
     },
-    /// Puts the template and annotations of a ReplicaSet back into the Deployment, and removes the request to do so.
+    /// Copies the template and annotations of a ReplicaSet into the Deployment, and removes the rollback annotation.
     RollBack(SetRef),
-    /// Removes a rollback request that cannot be met.
+    /// Removes a rollback annotation that cannot be fulfilled.
     ClearRollback,
-    /// Only tells.
+    /// Sends no request; the step only records its Event.
     Tell,
 }
 
-/// What a failed step means for those after it.
+/// What a failed step means for the steps after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// The sync ends with the error.
+    /// The sync ends with the error of this step.
     End,
-    /// The steps of the same sort are tried all the same; then the sync ends with the errors.
+    /// Later steps with the same `OnFailure` still run; then the sync ends with all errors.
     TryOthers,
-    /// The other steps of the same sort are left out, what follows them is done, then the sync ends with the error.
+    /// Later steps with the same `OnFailure` are skipped, the other steps run, and the sync ends with the error.
     LeaveOthersOut,
-    /// Nothing: the write is a courtesy.
+    /// The error is logged and the sync continues: the write is optional.
     Ignore,
 }
 
-/// One step of a plan.
+/// One action of a plan, with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What is done.
+    /// The request to send.
     pub action: Action,
-    /// Why, in one line.
+    /// The reason for the action, in one line.
     pub why: String,
-    /// Recorded once it is done.
+    /// The Event to record after the action has succeeded.
     pub event: Option<Event>,
-    /// What if it fails.
+    /// The consequence of a failure for later steps.
     pub on_failure: OnFailure,
 }
 
 impl Step {
-    /// A step without an Event, whose failure ends the sync.
+    /// Returns a step without an Event, whose failure ends the sync.
     pub fn new(action: Action, why: impl Into<String>) -> Self {
         Self { action, why: why.into(), event: None, on_failure: OnFailure::End }
     }
 
-    /// The same with an Event.
+    /// Adds the Event to record after success.
     #[must_use]
     pub fn telling(self, event: Event) -> Self {
         Self { event: Some(event), ..self }
     }
 
-    /// The same with another meaning of its failure.
+    /// Replaces the consequence of a failure.
     #[must_use]
     pub fn on_failure(self, on_failure: OnFailure) -> Self {
         Self { on_failure, ..self }
     }
 
-    /// Why it is taken, after what its action says in numbers.
+    /// Returns the details of the action, such as both sizes, followed by the reason of the step.
     pub fn reason(&self) -> String {
         let detail = match &self.action {
             Action::CreateReplicaSet { body, .. } => format!("of size {}", body["spec"]["replicas"]),
@@ -169,8 +169,9 @@ impl Step {
 }
 
 impl Action {
-    /// The reason of the Event that reports a change the server denies. None for a status, which is written again anyway, for a
-    /// creation, which has an Event of its own, and for claims, of which one Event reports all.
+    /// Returns the reason of the Event that reports a change that the server denies. `None` for a status, which is written again
+    /// anyway, for a creation, which has an Event of its own, and for claims, because one Event reports all denied claims of a
+    /// sync.
     pub fn denied_as(&self) -> Option<&'static str> {
         match self {
             Self::DeleteReplicaSet(_) => Some("FailedDelete"),
@@ -183,7 +184,7 @@ impl Action {
         }
     }
 
-    /// The verb in explanations.
+    /// Returns the verb of the action, for explanations and errors.
     pub fn doing(&self) -> &'static str {
         match self {
             Self::Adopt(_) => "adopt",
@@ -202,7 +203,7 @@ impl Action {
         }
     }
 
-    /// What is done to which object, in errors. `deployment` is the name of the Deployment.
+    /// Returns the verb and the object of the action, for errors. `deployment` is the name of the Deployment.
     pub fn describe(&self, deployment: &str) -> String {
         let doing = self.doing();
         match self {
@@ -218,18 +219,18 @@ impl Action {
     }
 }
 
-/// What one sync does.
+/// The decision of one sync: what to do and what the Deployment waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// When to look again after all of it.
+    /// When to sync again after all steps have succeeded.
     pub requeue: Requeue,
-    /// Why the sync fails even so.
+    /// The error with which the sync ends even if all steps succeed.
     pub failure: Option<String>,
-    /// The situation in numbers.
+    /// The numbers of Pods that `/debug/explain` shows.
     pub situation: Situation,
-    /// What is waited for.
+    /// The reasons why the rollout does not continue.
     pub waiting: Vec<Why>,
 }
 
@@ -246,7 +247,7 @@ impl Explain for Plan {
         match self.requeue {
             Requeue::AsPlanned | Requeue::Conflict => None,
             Requeue::After(delay) | Requeue::Unfinished(delay) => Some(delay),
-            // Less than a second is left of the progress deadline.
+            // Less than a second remains of the progress deadline.
             Requeue::RateLimited => Some(Duration::from_secs(1)),
         }
     }

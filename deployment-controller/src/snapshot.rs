@@ -1,4 +1,4 @@
-//! Everything one sync of a Deployment may look at.
+//! The input of one sync of a Deployment.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,41 +13,41 @@ use crate::{
     objects::{Deployment, ReplicaSet},
 };
 
-/// Whether the gate `DeploymentReplicaSetTerminatingReplicas` is on, here and at the server.
+/// How `status.terminatingReplicas` is written, depending on the feature gate here and at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminatingReplicas {
-    /// `status.terminatingReplicas` is written.
+    /// The field is written like any other.
     Reported,
-    /// It goes along with what is written, and alone is no reason to write: the server was found not to keep it.
+    /// The server dropped the field before: it is written with other changes, but a change of this field alone causes no write.
     Dropped,
-    /// It is kept empty.
+    /// The field is written as null, because the feature gate of this process is off.
     Absent,
 }
 
-/// A Deployment, its ReplicaSets, and the time.
+/// A Deployment with its ReplicaSets at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The Deployment.
+    /// The Deployment from the cache.
     pub deployment: Arc<Deployment>,
-    /// The same as an owner.
+    /// The owner reference and deletion state of the Deployment.
     pub owner: Owner,
-    /// Its ReplicaSets: those it keeps by creation time and then name, those it wants, and those it gives up.
+    /// The ReplicaSets to keep, to adopt and to release; the kept ones are sorted by creation time and then by name.
     pub claims: Claims<Arc<ReplicaSet>>,
-    /// In how long what could not be released, and is kept, may be tried again; nothing if there is none such.
+    /// Time until refused releases are tried again; `None` if no release was refused.
     pub release_again: Option<Duration>,
-    /// How many Pods that have not run to their end each ReplicaSet controls; only known under the strategy `Recreate`.
+    /// Number of unfinished Pods of each ReplicaSet; filled only while `Recreate` waits for old Pods.
     pub running_pods: BTreeMap<Uid, usize>,
-    /// How many Pods there may and must be.
+    /// The desired number of Pods, maxSurge and maxUnavailable.
     pub limits: Limits,
-    /// The time.
+    /// Wall-clock time of the sync.
     pub now: Timestamp,
-    /// Position of the gate.
+    /// How the status reports terminating Pods.
     pub terminating_replicas: TerminatingReplicas,
-    /// Whether the caches show every ReplicaSet that predecessors of this process have created for it.
+    /// Whether the cache shows every ReplicaSet that earlier leaders created for the Deployment.
     pub shows_predecessors_sets: bool,
 }
 
-/// Sorts ReplicaSets by creation time, those of the same second by name.
+/// Sorts ReplicaSets by creation time, and by name within the same second.
 pub fn sort_by_creation(sets: &mut [Arc<ReplicaSet>]) {
     sets.sort_by(|a, b| {
         let (a, b) = (&a.metadata, &b.metadata);

@@ -1,4 +1,4 @@
-//! Which event brings which Deployment to the queue.
+//! Handlers that map events to the keys of Deployments.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,44 +18,44 @@ use parking_lot::Mutex;
 
 use crate::objects::{Deployment, Pod, ReplicaSet};
 
-/// Turns events into keys. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`, ...
+/// Handlers of Deployments and ReplicaSets. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`,
+/// ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
-    /// Deployments of which it is known what predecessors of this process have made for them.
+    /// Deployments for which this process has listed the ReplicaSets that earlier leaders may have created.
     pub(crate) explored: Mutex<HashSet<Uid>>,
-    /// ReplicaSets that are not selected any more and could not be released.
+    /// ReplicaSets that no longer match the selector and whose release the server refused.
     pub(crate) refused: Mutex<HashMap<Uid, Refused>>,
 }
 
-/// A ReplicaSet that could not be released.
+/// A release that the server refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
-    /// The version whose release was refused.
+    /// Version of the ReplicaSet at the refusal.
     pub(crate) version: Version,
     pub(crate) at: Timestamp,
 }
 
 impl Watch {
-    /// Every event of a Deployment brings it to the queue.
+    /// Enqueues the Deployment of every event.
     pub(crate) fn on_deployment(&self, event: &Event<Deployment>, origin: Origin) {
         if let Event::Deleted(deployment) = event {
-            // Another one of that name does not answer for it.
+            // The memory must not apply to a later Deployment of the same name.
             self.forget(&deployment.metadata.uid);
             self.queue.forget(&deployment.metadata.key());
         }
         self.queue.add(event.meta().key(), priority(origin));
     }
 
-    /// Forgets what is remembered of a Deployment that is gone.
+    /// Drops the memory of a deleted Deployment.
     pub(crate) fn forget(&self, deployment: &Uid) {
         self.explored.lock().remove(deployment);
         self.ledger.forget(deployment);
     }
 
-    /// An event of a ReplicaSet brings the Deployment it belongs, or belonged, to; that of an orphan every Deployment that
-    /// may adopt it.
+    /// Enqueues the Deployment that owns, or owned, a ReplicaSet. An orphan enqueues every Deployment that may adopt it.
     pub(crate) fn on_set(&self, event: &Event<ReplicaSet>, origin: Origin) {
         let priority = priority(origin);
         match event {
@@ -64,7 +64,7 @@ impl Watch {
                 self.add_owner(&set.metadata, priority);
             }
             Event::Unreadable(set) => self.add_owner(&set.meta, priority),
-            // Seen first after a restart: the same as its deletion.
+            // A ReplicaSet that is already being deleted when it first appears, for example after a restart, counts as deleted.
             Event::Added(set) if set.metadata.is_deleting() => self.add_owner(&set.metadata, priority),
             Event::Added(set) => self.add_related(&set.metadata, priority),
             Event::Updated { old, new } => {
@@ -100,10 +100,10 @@ impl Watch {
     }
 }
 
-/// Watches of Pods, one for each Deployment that waits for the end of old ones: under the strategy `Recreate`, in a rollout.
+/// Informers of Pods, one for each Deployment that waits for the end of its old Pods under the strategy `Recreate`.
 ///
-/// A watch brings what the Deployment selects, unless it has adopted ReplicaSets that select something else, and ends with the
-/// wait.
+/// An informer reads the Pods that match the selector of the Deployment, or all Pods of the namespace if the Deployment has
+/// adopted ReplicaSets with another selector. The informer stops when the wait ends.
 pub(crate) struct PodWatches {
     api: Api,
     config: Config,
@@ -122,13 +122,13 @@ impl PodWatches {
         Self { api, config, queue, watches: Mutex::default() }
     }
 
-    /// The Pods of a Deployment's ReplicaSets. The first call begins to watch them; the Deployment comes to the queue when
-    /// they have been read, and with the end of each.
+    /// Returns the informer of the Pods of a Deployment's ReplicaSets. The first call starts the informer. The first complete
+    /// list and the end of each Pod enqueue the Deployment.
     pub(crate) fn of(&self, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Arc<Informer<Pod>> {
         let (key, owner) = (deployment.metadata.key(), &deployment.metadata.uid);
         let mut selector = deployment.spec.selector.compiled.to_string();
         if sets.iter().any(|set| *set.spec.selector != *selector) {
-            // An adopted ReplicaSet's Pods need not be what the Deployment selects: all of the namespace are looked at.
+            // The Pods of an adopted ReplicaSet need not match the selector of the Deployment: read all Pods of the namespace.
             selector.clear();
         }
         let mut watches = self.watches.lock();
@@ -153,14 +153,14 @@ impl PodWatches {
         pods
     }
 
-    /// Ends the watch of a Deployment that waits no more.
+    /// Stops the informer of a Deployment that no longer waits for Pods.
     pub(crate) fn end(&self, key: &Key) {
         self.watches.lock().remove(key);
     }
 }
 
-/// Whether a Pod that ran runs no more. Upstream counts Pods here, those that have ended long ago as well, and so misses the
-/// last one.
+/// Returns whether the event ends an unfinished Pod. Upstream enqueues the Deployment only when no Pod at all remains. Pods that
+/// finished long ago count there, so upstream misses the end of the last old Pod.
 fn ends(event: &Event<Pod>) -> bool {
     match event {
         Event::Deleted(_) | Event::Unreadable(_) => true,

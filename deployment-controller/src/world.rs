@@ -1,4 +1,4 @@
-//! Test worlds: a Deployment and its ReplicaSets as JSON, and the plans made for them.
+//! Builders for unit tests: a Deployment and its ReplicaSets as JSON, and the plans for them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct World {
     pub(crate) spec: Value,
     pub(crate) status: Value,
-    /// Of the Deployment; null for just the revision of its newest ReplicaSet.
+    /// Annotations of the Deployment; null stands for the revision of its new ReplicaSet only.
     pub(crate) annotations: Value,
     pub(crate) generation: i64,
     pub(crate) deleting: bool,
@@ -67,7 +67,7 @@ impl World {
         Limits::of(&serde_json::from_value(self.spec.clone()).unwrap()).unwrap()
     }
 
-    /// Adds a ReplicaSet of another template, younger than all others, whose Pods all exist.
+    /// Adds a ReplicaSet with a template of its own, younger than all others, whose Pods all exist.
     pub(crate) fn set(mut self, name: &str, size: i64, available: i64) -> Self {
         let mut template = self.spec["template"].clone();
         template["metadata"]["annotations"]["set"] = json!(name);
@@ -99,7 +99,7 @@ impl World {
         self.sets.iter_mut().find(|set| set["metadata"]["name"] == name).unwrap()
     }
 
-    /// Gives a ReplicaSet the Deployment's template, and the newest revision.
+    /// Gives a ReplicaSet the template of the Deployment and the highest revision.
     pub(crate) fn current(mut self, name: &str) -> Self {
         let template = self.spec["template"].clone();
         let newest = (self.made + 1).to_string();
@@ -112,25 +112,25 @@ impl World {
         self
     }
 
-    /// Annotates the last ReplicaSet.
+    /// Sets an annotation of the ReplicaSet that was added last.
     pub(crate) fn annotate(mut self, key: &str, value: &str) -> Self {
         self.sets.last_mut().unwrap()["metadata"]["annotations"][key] = json!(value);
         self
     }
 
-    /// Takes an annotation from the last ReplicaSet.
+    /// Removes an annotation from the ReplicaSet that was added last.
     pub(crate) fn unannotate(mut self, key: &str) -> Self {
         self.sets.last_mut().unwrap()["metadata"]["annotations"].as_object_mut().unwrap().remove(key);
         self
     }
 
-    /// Pods of a ReplicaSet that have not run to their end.
+    /// Sets the number of unfinished Pods of a ReplicaSet.
     pub(crate) fn running(mut self, name: &str, count: usize) -> Self {
         self.running.insert(Uid::new(name), count);
         self
     }
 
-    /// Puts a condition, now, in the place of the one of its type.
+    /// Replaces the condition of a type by one that begins now.
     pub(crate) fn condition(mut self, kind: &str, reason: &str) -> Self {
         let mut status: DeploymentStatus = serde_json::from_value(self.status.clone()).unwrap();
         let condition = Condition { kind: kind.into(), ..conditions::progressing(reason, reason, self.now) };
@@ -139,7 +139,7 @@ impl World {
         self
     }
 
-    /// Stores the status of a complete rollout.
+    /// Sets the status of a complete rollout.
     pub(crate) fn complete(self) -> Self {
         let mut world = self.condition(conditions::PROGRESSING, conditions::NEW_REPLICA_SET_AVAILABLE);
         for count in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
@@ -202,7 +202,7 @@ impl World {
         decide(&self.snapshot())
     }
 
-    /// Carries a plan out.
+    /// Applies a plan to the objects of this world.
     pub(crate) fn store(&mut self, plan: &Plan) {
         for step in &plan.steps {
             match &step.action {
@@ -219,7 +219,7 @@ impl World {
                     }
                 }
                 Action::Tell => {}
-                other => panic!("the world does not know {other:?}"),
+                other => panic!("the test world cannot apply {other:?}"),
             }
         }
     }
@@ -227,7 +227,7 @@ impl World {
     fn change(&mut self, set: &str, change: &SetChange) {
         let set = self.get(set);
         if let Some((from, to)) = change.size {
-            assert_eq!(set["spec"]["replicas"], from, "a change starts from what there is");
+            assert_eq!(set["spec"]["replicas"], from, "a change starts at the current size");
             set["spec"]["replicas"] = json!(to);
             let generation = set["metadata"]["generation"].as_i64().unwrap();
             set["metadata"]["generation"] = json!(generation + 1);
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Carries plans out until there is nothing more to do, and says how many acted.
+    /// Applies plans until one has no steps; returns how many were applied.
     pub(crate) fn settle(&mut self) -> usize {
         for done in 0..50 {
             let plan = self.plan();
@@ -249,11 +249,11 @@ impl World {
             }
             self.store(&plan);
         }
-        panic!("never settles: {:#?}", self.plan());
+        panic!("still has steps after 50 syncs: {:#?}", self.plan());
     }
 }
 
-/// What tests look at in a plan.
+/// Accessors for the assertions of tests.
 impl Plan {
     fn actions<'p, T>(&'p self, of: impl Fn(&'p Action) -> Option<T>) -> Vec<T> {
         self.steps.iter().filter_map(|step| of(&step.action)).collect()
@@ -303,7 +303,7 @@ impl Plan {
         })
     }
 
-    /// Of each status write the revision, and reason and status of `Progressing`.
+    /// Returns, for each status write, the revision and the reason and status of `Progressing`.
     pub(crate) fn statuses(&self) -> Vec<(Option<String>, (String, String))> {
         let one = |status: &DeploymentStatus| {
             conditions::progress(status).map_or_else(Default::default, |c| (c.reason.to_string(), c.status.to_string()))
@@ -315,7 +315,7 @@ impl Plan {
         self.status_writes().last().expect("the status is written").0.clone()
     }
 
-    /// Reason, status and message of `Progressing` as last written.
+    /// Returns reason, status and message of `Progressing` in the last status write.
     pub(crate) fn progress(&self) -> (&str, &str, &str) {
         let (status, _) = *self.status_writes().last().expect("the status is written");
         conditions::progress(status).map_or(("", "", ""), |c| (c.reason.as_str(), c.status.as_str(), &*c.message))

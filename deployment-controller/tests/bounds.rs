@@ -1,6 +1,6 @@
-//! The cost of a sync depends on the ReplicaSets that exist, and never on numbers or texts in a spec or an annotation.
+//! The cost of a sync depends on the number of ReplicaSets, and never on numbers or texts in a spec or an annotation.
 //!
-//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+//! These tests need a process of their own, because they limit its memory: an allocation beyond the limit aborts the process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -37,14 +37,14 @@ use crate::world::{ME, NS, SETS, World, web};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// How much memory one decision and its explanation may take besides what the objects themselves take.
+/// Memory limit of one decision and its explanation in bytes, without the objects themselves.
 const DECISION: usize = 4 << 20;
-/// How much memory the API server, its nodes and the controller may take together.
+/// Memory limit of the API server, its nodes and the controller together, in bytes.
 const CLUSTER: usize = 512 << 20;
-/// How often a plan may hold a text of the objects.
+/// Maximum number of copies of the objects' texts in a plan.
 const COPIES: usize = 8;
 
-/// The limit is the process's, so one test runs at a time.
+/// The memory limit applies to the whole process, so the tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn read<T: Object>(value: &Value) -> Option<T> {
@@ -53,7 +53,7 @@ fn read<T: Object>(value: &Value) -> Option<T> {
     Some(object)
 }
 
-/// Numbers in annotations, as nobody checks them.
+/// Returns a value for an annotation that should hold a number; no server validates it.
 fn any_text() -> impl Strategy<Value = Option<String>> {
     let some =
         ["", "0", "1", "7", "-1", "x", "1e9", "9223372036854775807", "9223372036854775808", "-9223372036854775808"];
@@ -68,7 +68,7 @@ fn any_size() -> impl Strategy<Value = i64> {
     prop::sample::select(vec![0, 1, 5, i64::from(i32::MAX) - 1, i64::from(i32::MAX)])
 }
 
-/// A ReplicaSet with extreme numbers.
+/// Returns a ReplicaSet with extreme numbers.
 fn any_set() -> impl Strategy<Value = Value> {
     let annotations = prop::collection::btree_map(
         prop::sample::select(vec![REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS]),
@@ -93,7 +93,7 @@ fn any_set() -> impl Strategy<Value = Value> {
     )
 }
 
-/// A Deployment with extreme numbers, some of which a server refuses.
+/// Returns a Deployment with extreme numbers, some of which a server refuses.
 fn any_deployment() -> impl Strategy<Value = Value> {
     let limit = || {
         let numbers = [0, 1, 3, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX].map(|number| json!(number));
@@ -131,7 +131,7 @@ fn any_deployment() -> impl Strategy<Value = Value> {
         })
 }
 
-/// What a sync of the Deployment sees; `None` if it is refused.
+/// Returns the snapshot for a sync of the Deployment; `None` if the Deployment is malformed.
 fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
     let deployment: Deployment = read(deployment)?;
     let limits = Limits::of(&deployment.spec).ok()?;
@@ -193,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn a_thousand_old_sets_take_memory_in_proportion() {
+fn memory_grows_in_proportion_to_the_number_of_old_sets() {
     let _alone = ALONE.lock();
     let set = |number: usize| {
         json!({"metadata": {"namespace": "shop", "resourceVersion": "1", "generation": 1, "labels": {"app": "web"},
@@ -212,35 +212,36 @@ fn a_thousand_old_sets_take_memory_in_proportion() {
     assert!((1..=2 * sets.len() + 4).contains(&plan.steps.len()), "{} steps", plan.steps.len());
 }
 
-/// The namespaces of the hostile Deployments. A quota refuses Pods in the first and ReplicaSets in the second.
+/// Namespaces of the hostile Deployments. A quota refuses Pods in the first one; the server refuses ReplicaSets in the second
+/// one.
 const FEW_PODS: &str = "few-pods";
 const NO_SETS: &str = "no-sets";
-/// The ordinary Deployments.
+/// Number of ordinary Deployments.
 const ORDINARY: usize = 50;
-/// The Pods that the quota allows.
+/// Number of Pods of a ReplicaSet that the quota allows.
 const QUOTA: i64 = 20;
-/// The old ReplicaSets of each of two hostile Deployments.
+/// Number of old ReplicaSets of each of two hostile Deployments.
 const OLD_SETS: usize = 200;
-/// The requests that the hostile Deployments may cost: one for each old ReplicaSet, which is scaled down or deleted, and a hundred and
-/// fifty for statuses, Events, and the retries of what is refused.
+/// Maximum number of requests for the hostile Deployments: one for each old ReplicaSet, which is scaled down or deleted, and 150
+/// for statuses, Events and retries of refused requests.
 const HOSTILE_REQUESTS: u64 = 2 * OLD_SETS as u64 + 150;
 
-/// A fault that does nothing but count the requests in a namespace.
+/// A fault without effect; the sandbox counts the requests that it matches.
 const COUNTED: Fault = Fault::Latency(Duration::ZERO);
 
-/// What fifty Deployments that are created and then get another image cost.
+/// The cost of creating fifty Deployments and of changing their image.
 struct Rollouts {
     taken: Duration,
-    /// The writes in their namespace by verb and resource.
+    /// Number of writes in their namespace, by verb and resource.
     writes: BTreeMap<String, u64>,
-    /// The requests in their namespace, refused or not.
+    /// Number of requests in their namespace, including refused ones.
     requests: u64,
-    /// All other requests.
+    /// Number of all other requests.
     hostile: u64,
 }
 
 #[test]
-fn hostile_deployments_cost_their_neighbours_nothing() {
+fn hostile_deployments_do_not_slow_down_others() {
     let _alone = ALONE.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let (alone, beside) =
@@ -253,10 +254,10 @@ fn hostile_deployments_cost_their_neighbours_nothing() {
     assert!(bounds.contains(&beside.hostile), "{} requests for the hostile Deployments", beside.hostile);
 }
 
-/// Rolls fifty Deployments out twice, beside hostile ones or not.
+/// Creates fifty Deployments and changes their image, with or without hostile Deployments beside them.
 async fn rollouts(beside_hostile: bool) -> Rollouts {
     let mut world = World::new().await;
-    // ReplicaSets of two thousand million Pods are played in this test.
+    // A real ReplicaSet controller would create billions of Pods; `play_replica_sets` only writes statuses.
     world.neighbours = None;
     if beside_hostile {
         add_hostile(&world).await;
@@ -300,8 +301,8 @@ fn named(mut object: Value, namespace: &str, name: &str) -> Value {
     object
 }
 
-/// Creates Deployments with every number at its limit, one with many old ReplicaSets that must be scaled down, one whose many old
-/// ReplicaSets must be deleted, and some whose ReplicaSets are refused.
+/// Creates the hostile Deployments, with all numbers at their limits: one with many old ReplicaSets to scale down, one with many
+/// old ReplicaSets to delete, and some whose ReplicaSets the server refuses.
 async fn add_hostile(world: &World) {
     for namespace in [FEW_PODS, NO_SETS] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
@@ -320,7 +321,7 @@ async fn add_hostile(world: &World) {
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": i32::MAX}});
         object
     };
-    // Old ReplicaSets are deleted once their Deployment is complete.
+    // Old ReplicaSets are deleted after their Deployment is complete.
     for (name, replicas, history, size) in [("kept", i32::MAX, i32::MAX, 1), ("deleted", 2, 0, 0)] {
         let deployment = world.apply(extreme(FEW_PODS, name, replicas, history)).await;
         let uid = &deployment["metadata"]["uid"];
@@ -344,7 +345,7 @@ async fn add_hostile(world: &World) {
     }
 }
 
-/// Plays the ReplicaSets until all ordinary Deployments are complete.
+/// Plays the ReplicaSet controller until all ordinary Deployments are complete.
 async fn until_complete(world: &World) {
     for _ in 0..120 {
         world.wait(1.0).await;
@@ -360,11 +361,11 @@ async fn until_complete(world: &World) {
             return;
         }
     }
-    panic!("no progress");
+    panic!("the ordinary Deployments are not complete after 120 rounds");
 }
 
-/// Writes the status of each ReplicaSet once: all of its Pods run, or as many as the quota allows. The controller is given the time to
-/// act on each of them, so that no two writers meet.
+/// Writes the status of each ReplicaSet once: all its Pods are available, or as many as the quota allows. Waits after each write,
+/// so that the Deployment controller can act on it before the next one.
 async fn play_replica_sets(world: &World) {
     let sets = world.sandbox.list(SETS, None).await.unwrap();
     for name in sets.iter().map(|set| &set["metadata"]) {

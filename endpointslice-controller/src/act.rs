@@ -1,7 +1,7 @@
-//! The requests that write slices: the same for both loops of slices.
+//! The requests that write slices, shared by both loops that write slices.
 //!
-//! Requests are sent in the order of the plan, which [`crate::decide::write_order`] chose so that no endpoint is missing in
-//! between.
+//! Requests are sent in the order of the plan, which [`crate::decide::write_order`] chose so that no endpoint is missing between
+//! two writes.
 
 use std::sync::Arc;
 
@@ -17,51 +17,51 @@ use crate::{
     plan::{Draft, SliceMetadata, Write, Writes},
 };
 
-/// What happens to a write of a slice.
+/// The progress of one write of a slice.
 #[derive(Debug)]
 pub enum WriteNote {
-    /// The request is about to leave. Its events may come before its answer.
+    /// The request is about to be sent. Watch events of the write may arrive before its answer.
     Begin,
     /// The request failed.
     Fail,
-    /// The slice is there in this version; what was done to it, for metrics.
+    /// The slice was created or updated: the operation as a metric label, the UID of the slice, and its new version.
     Put(&'static str, Uid, Version),
-    /// The slice is deleted.
+    /// The slice with this UID was deleted.
     Delete(Uid),
-    /// The slice to delete is gone already.
+    /// The slice to delete did not exist any more.
     FindGone,
 }
 
-/// How the writes of an address type ended.
+/// The result of the writes for one address type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// All are done.
+    /// All writes succeeded.
     All,
-    /// The namespace terminates, so that nothing can be created in it, which is no failure.
+    /// The namespace is terminating, so that nothing can be created in it. This is not a failure.
     NamespaceTerminates,
 }
 
 /// Sends the writes of a plan.
 pub(crate) struct SliceWriter<'a, N: Note> {
-    /// The kind of the object whose endpoints the slices hold.
+    /// The kind of the object whose endpoints the slices hold, for error messages.
     pub(crate) kind: &'static str,
-    /// The key of that object.
+    /// The namespace and name of that object.
     pub(crate) key: &'a Key,
-    /// What is written into every slice.
+    /// Labels, annotations and owner of every slice.
     pub(crate) metadata: &'a SliceMetadata,
-    /// The difference between a slice and a draft.
+    /// Computes the merge patch that turns a slice into a draft.
     pub(crate) change: fn(&'a SliceMetadata, &'a Slice, &'a Draft) -> Change<'a>,
     pub(crate) io: Io<'a, N>,
 }
 
 impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
-    /// Sends the writes of an address type one after the other. The first failure ends that.
+    /// Sends the writes of an address type one after the other, and stops at the first failure.
     pub(crate) async fn write_all(&self, writes: &'a Writes) -> Result<Written, Failed> {
         for write in writes.iter() {
             let request = match write {
                 Write::Put(draft @ Draft { base: Some(base), .. }) => self.update(base, draft),
                 Write::Put(draft) => self.create(writes, draft),
-                Write::Delete(slice) => delete(slice, "nothing is to be in it"),
+                Write::Delete(slice) => delete(slice, "no endpoint belongs in it"),
             };
             match self.send(request, write).await {
                 Ok(()) => {}
@@ -80,27 +80,27 @@ impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
         request.role(Role::Awaited).doing("update").because(shown(std::slice::from_ref(draft)))
     }
 
-    /// Creates a slice.
+    /// Builds the request that creates a slice.
     ///
-    /// A create whose answer is lost is retried after the back-off like any other failure. By then the cache usually shows
-    /// a slice that was created after all. If it does not, there are two slices with the same endpoints for a moment, and
-    /// the next sync removes one. Waiting for certainty instead would leave dead endpoints ready in the other slices.
+    /// A create whose answer is lost is retried after the back-off like any other failure. By then the cache usually shows the
+    /// slice if it was created. If the cache does not show it, there are two slices with the same endpoints for a moment, and the
+    /// next sync removes one. Waiting for certainty instead would leave endpoints of deleted Pods ready in the other slices.
     fn create(&self, writes: &Writes, draft: &Draft) -> Request {
         let body = self.io.body(|| Whole::new(self.metadata, writes.kind, draft));
         let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
         let request = request.generate_name(self.metadata.generate_name.as_str());
-        // All creates are one line of an explanation, for which the first one speaks.
+        // An explanation merges all creates into one line, so only the first create carries a reason.
         let is_first = writes.create.first().is_some_and(|first| std::ptr::eq(first, draft));
         let why = if is_first { shown(&writes.create) } else { String::new() };
         request.role(Role::Awaited).kind(writes.kind.slice_kind()).because(why)
     }
 
-    /// Deletes a slice.
+    /// Deletes a slice for the reason `why`.
     pub(crate) async fn delete(&self, slice: &Arc<Slice>, why: &'static str) -> Result<(), Refusal> {
         self.send(delete(slice, why), Write::Delete(slice)).await
     }
 
-    /// Sends a write, and notes what happens to it. A slice to delete that is gone already counts as deleted.
+    /// Sends a write and notes its progress. Deleting a slice that does not exist counts as success.
     async fn send(&self, request: Request, write: Write<'_>) -> Result<(), Refusal> {
         self.io.note(WriteNote::Begin.into());
         let (note, result) = match (self.io.send(request).await, write) {
@@ -127,14 +127,14 @@ impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
     }
 }
 
-/// Deletes a slice in the version that was decided on.
+/// Builds the request that deletes a slice, with a precondition on its cached version.
 ///
-/// A conflict is a failure: somebody has changed the slice, and the next sync decides again on a newer cache.
+/// A conflict is a failure: the slice has changed since, and the next sync decides again with a newer cache.
 fn delete(slice: &Slice, why: &'static str) -> Request {
     Request::delete(ENDPOINT_SLICES, &slice.metadata).role(Role::Awaited).because(why)
 }
 
-/// The endpoints of drafts in words.
+/// Counts the endpoints of drafts, in words.
 fn shown(drafts: &[Draft]) -> String {
     let endpoints = || drafts.iter().flat_map(|draft| &draft.endpoints);
     let ready = endpoints().filter(|endpoint| endpoint.is_ready()).count();

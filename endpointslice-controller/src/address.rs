@@ -1,4 +1,4 @@
-//! Addresses, read as leniently as they were once written and written in one form.
+//! Parses IP addresses leniently, and writes them in canonical form.
 
 use std::{
     fmt::{self, Write as _},
@@ -7,14 +7,14 @@ use std::{
 
 use crate::objects::AddressType;
 
-/// Reads an address: leading zeros mean nothing, and an IPv4 address that is written as an IPv6 one is an IPv4 address.
+/// Parses an address. Leading zeros are ignored, and an IPv4-mapped IPv6 address becomes an IPv4 address.
 ///
 /// Upstream: `ParseIPSloppy`.
 pub fn parse(text: &str) -> Option<IpAddr> {
     if !text.contains(':') {
         return dotted(text).map(IpAddr::V4);
     }
-    // Its last four bytes may be written as an IPv4 address.
+    // The last four bytes may be written as an IPv4 address.
     let address: Ipv6Addr = match text.rsplit_once(':') {
         Some((front, back)) if back.contains('.') => {
             let [a, b, c, d] = dotted(back)?.octets();
@@ -38,7 +38,7 @@ fn dotted(text: &str) -> Option<Ipv4Addr> {
 
 /// Whether `text` is the canonical form of an address. Does not allocate.
 pub fn is_text_of(address: IpAddr, text: &str) -> bool {
-    /// A text that the written parts are taken off, one after the other.
+    /// The part of the text that is not matched yet; each written part must be its prefix.
     struct Rest<'a>(&'a str);
 
     impl fmt::Write for Rest<'_> {
@@ -52,7 +52,7 @@ pub fn is_text_of(address: IpAddr, text: &str) -> bool {
     write!(rest, "{address}").is_ok() && rest.0.is_empty()
 }
 
-/// The address type of the slices that an address belongs in.
+/// The address type of slices that hold this address.
 pub fn family(address: IpAddr) -> AddressType {
     if address.is_ipv4() { AddressType::Ipv4 } else { AddressType::Ipv6 }
 }

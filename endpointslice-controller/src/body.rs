@@ -1,4 +1,4 @@
-//! What is sent: whole slices, and patches of them.
+//! Request bodies: new slices, and merge patches of existing slices.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     plan::{Draft, SliceMetadata},
 };
 
-/// A new slice.
+/// The body of a create request.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Whole<'a> {
@@ -34,7 +34,7 @@ struct NewMeta<'a> {
 }
 
 impl<'a> Whole<'a> {
-    /// The slice of a draft.
+    /// Builds the body from a draft and the metadata that all slices of the owner share.
     pub(crate) fn new(shared: &'a SliceMetadata, kind: AddressType, draft: &'a Draft) -> Self {
         let mut annotations: BTreeMap<&str, &str> = shared.annotations.iter().collect();
         annotations.extend(shared.trigger_time.as_deref().map(|time| (TRIGGER_TIME, time)));
@@ -55,7 +55,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// A merge patch of a slice: what is not named stays as it is.
+/// A merge patch of a slice. Omitted fields stay unchanged.
 #[derive(Serialize)]
 pub(crate) struct Change<'a> {
     metadata: ChangedMeta<'a>,
@@ -76,7 +76,7 @@ struct ChangedMeta<'a> {
     owner_references: Option<[&'a OwnerRef; 1]>,
 }
 
-/// What makes one map of texts into another.
+/// Returns the merge patch between two maps: changed values, and `None` for removed keys.
 fn difference<'a>(
     from: impl Iterator<Item = (&'a str, &'a str)>,
     to: impl Iterator<Item = (&'a str, &'a str)>,
@@ -89,7 +89,7 @@ fn difference<'a>(
 }
 
 impl<'a> Change<'a> {
-    /// What makes `base` into the draft. Owners stay.
+    /// Builds the patch that turns `base` into the draft. Owner references stay unchanged.
     pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a Draft) -> Self {
         let meta = &base.metadata;
         let old = meta.annotations.get(TRIGGER_TIME);
@@ -105,7 +105,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// What makes `base` into the draft with all annotations and the owner.
+    /// Builds the patch that turns `base` into the draft, including all annotations and the owner reference.
     pub(crate) fn everything(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a Draft) -> Self {
         let mut change = Self::new(shared, base, draft);
         change.metadata.annotations = difference(base.metadata.annotations.iter(), shared.annotations.iter());

@@ -1,18 +1,18 @@
-//! Lists by name of which old states are cheap to keep: a copy shares everything, and a change copies one part of the list.
+//! Sorted lists with cheap copies: a copy shares all entries, and a change copies one part of the list.
 
 use std::{cmp::Ordering, sync::Arc};
 
 use crate::objects::Pod;
 
-/// Pods by name.
+/// Pods sorted by name.
 pub type Pods = ByName<Arc<Pod>>;
 
-/// The most entries of one part.
+/// The maximal number of entries in one part.
 const PART: usize = 64;
 
-/// An entry of a list.
+/// An entry of a list, with a unique name.
 pub trait Named {
-    /// The name, which no other entry of the list has.
+    /// The sort key, unique in the list.
     fn name(&self) -> &str;
 }
 
@@ -24,11 +24,11 @@ impl Named for Arc<Pod> {
 
 /// Entries sorted by name, in parts of at most 64.
 ///
-/// A change costs one part and the list of parts, if a copy shares them. The difference of two states costs the parts in which
-/// they differ, and a comparison of pointers for each other part.
+/// If a copy shares the parts, a change copies one part and the list of parts. Comparing two states costs the parts in which they
+/// differ, and a comparison of pointers for each other part.
 #[derive(Clone, Debug)]
 pub struct ByName<T> {
-    /// None is empty.
+    /// No part is empty.
     parts: Arc<[Arc<[T]>]>,
     len: usize,
 }
@@ -50,26 +50,26 @@ impl<T: Named + Clone> ByName<T> {
         self.len == 0
     }
 
-    /// The entries by name.
+    /// Iterates over the entries, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.parts.iter().flat_map(|part| part.iter())
     }
 
-    /// Whether this is the same state of the same list. Two lists that were built apart are not the same.
+    /// Whether both are the same state of the same list, by pointer. Two lists that were built separately are never the same.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
-    /// The entry of that name.
+    /// Returns the entry with this name.
     pub fn get(&self, name: &str) -> Option<&T> {
         let part = self.parts.get(self.part_of(name))?;
         part.get(find(part, name).ok()?)
     }
 
-    /// Puts an entry in the place of the entry with its name, if there is one.
+    /// Inserts an entry, or replaces the entry with the same name.
     pub fn put(&mut self, entry: T) {
         let at = self.part_of(entry.name());
-        // Behind all others: into the last part, as long as there is room.
+        // A name behind all others goes into the last part while that part has room.
         let last = self.parts.len().saturating_sub(1);
         let is_last = at > last && self.parts.get(last).is_some_and(|part| part.len() < PART);
         let at = if is_last { last } else { at };
@@ -97,7 +97,7 @@ impl<T: Named + Clone> ByName<T> {
         }
     }
 
-    /// Takes the entry of that name out.
+    /// Removes the entry with this name, if there is one.
     pub fn remove(&mut self, name: &str) {
         let at = self.part_of(name);
         let Some(part) = self.parts.get(at) else { return };
@@ -109,7 +109,7 @@ impl<T: Named + Clone> ByName<T> {
             self.replace(at, 1, &[]);
             return;
         }
-        // Small neighbours become one part, so that there are never many more parts than needed.
+        // Small neighbours are merged, so that the number of parts stays close to the minimum.
         let next = self.parts.get(at + 1).filter(|next| next.len() + left <= PART / 2);
         if let Some(next) = next {
             let both = others().chain(next.iter().cloned()).collect();
@@ -126,10 +126,10 @@ impl<T: Named + Clone> ByName<T> {
         Arc::make_mut(&mut self.parts)[at] = part;
     }
 
-    /// The position of the first part that does not end before a name.
+    /// Returns the index of the first part whose last name is not less than `name`.
     fn part_of(&self, name: &str) -> usize {
         let ends_before = |part: &Arc<[T]>| part.last().is_some_and(|last| last.name() < name);
-        // Lists come in order.
+        // Fast path: entries are usually inserted in order.
         if self.parts.last().is_none_or(ends_before) {
             return self.parts.len();
         }
@@ -141,7 +141,8 @@ impl<T: Named + Clone> ByName<T> {
         self.parts = before.iter().chain(by).chain(&rest[count..]).cloned().collect();
     }
 
-    /// The entries in which two states differ, by name: the old and the new one. Entries that `is_same` accepts do not differ.
+    /// Returns the entries that differ between two states, sorted by name, as pairs of old and new. Entries for which `is_same`
+    /// returns true are skipped.
     pub fn differences<'a>(old: &'a Self, new: &'a Self, is_same: fn(&T, &T) -> bool) -> Vec<Difference<'a, T>> {
         let mut out = Vec::new();
         let (mut before, mut after) = (Walk::new(old), Walk::new(new));
@@ -168,7 +169,7 @@ impl<T: Named + Clone> ByName<T> {
     }
 }
 
-/// An entry before and after a change.
+/// The old and the new entry of one name; `None` if the name exists on one side only.
 pub type Difference<'a, T> = (Option<&'a T>, Option<&'a T>);
 
 impl<T: Named + Clone> FromIterator<T> for ByName<T> {
@@ -186,7 +187,7 @@ fn find<T: Named>(part: &[T], name: &str) -> Result<usize, usize> {
     part.binary_search_by(|entry| entry.name().cmp(name))
 }
 
-/// A position in a list.
+/// A cursor in a list.
 struct Walk<'a, T> {
     list: &'a ByName<T>,
     part: usize,
@@ -198,7 +199,7 @@ impl<'a, T> Walk<'a, T> {
         Self { list, part: 0, place: 0 }
     }
 
-    /// The part that begins here.
+    /// Returns the part that begins at the cursor, if one does.
     fn part(&self) -> Option<&'a Arc<[T]>> {
         self.list.parts.get(self.part).filter(|_| self.place == 0)
     }

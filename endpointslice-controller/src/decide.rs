@@ -1,4 +1,4 @@
-//! What the loops decide by in the same way: pure.
+//! Pure decisions that the loops share.
 
 pub mod ports;
 pub mod subsets;

@@ -1,9 +1,8 @@
-//! The loop that keeps an Endpoints object for every Service with a selector: the predecessor of slices.
+//! The loop that keeps an Endpoints object for every Service with a selector. Endpoints are the predecessor of slices.
 //!
-//! Where it differs from upstream: Endpoints are patched, onto the version that was
-//! looked at; own writes are waited for by the ledger, where upstream remembers one version; deletions name the uid they mean;
-//! Endpoints that lack addresses are written only if they change; an object with more ports than the API server accepts lacks
-//! some of them.
+//! Differences from upstream: Endpoints are patched with a precondition on the cached version. The ledger waits for own writes,
+//! where upstream remembers one version. Deletes have a precondition on the UID. Endpoints with too many addresses are written
+//! only if they change. An object with more ports than the API server accepts is truncated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,17 +40,17 @@ mod act;
 mod observe;
 mod watch;
 
-/// The flag that says how many Services are synced at once.
+/// `--concurrent-endpoint-syncs`: the number of Services synced at the same time, 5 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag =
-    WorkersFlag::new("concurrent-endpoint-syncs", 5, "How many Services have their Endpoints synced at once");
-/// How long changes of Pods are gathered.
+    WorkersFlag::new("concurrent-endpoint-syncs", 5, "Number of Services whose Endpoints are synced at the same time");
+/// `--endpoint-updates-batch-period`: the debounce period for changes of Pods, 0 by default.
 pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
     "endpoint-updates-batch-period",
     Duration::ZERO,
-    "How long changes of Pods are gathered before the Endpoints of their Services are written",
+    "How long to debounce changes of Pods before the Endpoints of their Services are written",
 );
 
-/// The loop of Endpoints.
+/// Name, metric labels and owned fields of the Endpoints loop.
 pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition::new("endpoints-controller", "endpoint", start)
     .known_as("endpoint-controller", decide::ENDPOINT_CONTROLLER)
     .owning(&[OwnedWrites { field: "f:subsets", ..OwnedWrites::object("", "endpoints") }]);
@@ -63,7 +62,7 @@ fn start(context: Context) -> Arc<dyn Running> {
     Loop::start(ENDPOINTS_LOOP.name, context, Arc::new(controller), queue, workers)
 }
 
-/// The controller of Endpoints.
+/// Syncs the Endpoints object of each Service with a selector.
 pub struct EndpointsController {
     members: Arc<SharedMembership>,
     endpoints: Arc<SharedInformer<Endpoints>>,
@@ -71,7 +70,7 @@ pub struct EndpointsController {
 }
 
 impl EndpointsController {
-    /// Starts watching; keys go to `queue`.
+    /// Registers the handlers, which add keys to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let members = SharedMembership::shared(context);
         let endpoints = context.shared_informer::<Endpoints>();
@@ -120,15 +119,15 @@ impl Controller for EndpointsController {
                     self.watch.memories.keep(key, memory);
                 }
             }
-            // The cache may show the state before the write for a while, in which a sync finds nothing to do. The event of
-            // the write, if it was made, brings the key back.
+            // The cache may still show the state before the write, and a sync would then find nothing to do. The watch event of
+            // the write, if it took effect, enqueues the key again.
             Note::LoseAnswer => self.watch.parked.park(key),
         }
     }
 
     fn after_sync(&self, snapshot: &Snapshot) {
         if snapshot.members.is_none() {
-            // There may be no other sync.
+            // This may be the last sync of the key.
             drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.endpoints.store());
         }
     }

@@ -1,18 +1,19 @@
-//! Endpoints of Services: the Pods behind each Service, in the form that kube-proxy and others read.
+//! Controllers of EndpointSlices and Endpoints: lists of the Pods behind each Service, as kube-proxy and other consumers read
+//! them.
 //!
 //! # What it promises
 //!
 //! Each Service with a selector gets slices that list every selected Pod that has an address and has not finished, once per
-//! address type, with its conditions; and always at least one slice. No slice is filled beyond `--max-endpoints-per-slice`.
-//! A change takes as few writes as possible, endpoints stay in the slice they are in, and nothing is written where nothing
-//! changed. A consumer that follows every write never loses a ready endpoint that is to stay. Slices of others are not touched,
-//! and no decision is based on a view that lacks this process's own last writes.
+//! address type, with its conditions. There is always at least one slice. The controller fills no slice beyond
+//! `--max-endpoints-per-slice`. A change takes as few writes as possible, endpoints stay in their slice, and a slice that has not
+//! changed is not written. A consumer that follows every write never loses a ready endpoint that stays ready. Slices of other
+//! managers are not touched. No decision uses a cache that lacks this process's own last writes.
 //!
 //! # How it is laid out
 //!
 //! There are three loops: [`slices`] keeps the slices of Services with a selector, [`mirroring`] copies hand-made Endpoints of
 //! Services without a selector into slices, and [`endpoints`] keeps an Endpoints object for every Service with a selector. Each
-//! one has a folder of its own, laid out like this; a file of the same name beside the folders holds what they share:
+//! loop has a folder with the files below; code that the loops share is in a file of the same name beside the folders:
 //!
 //! ```text
 //! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
@@ -23,29 +24,31 @@
 //!                        topology.rs: the zones and the capacity of Nodes (zones.rs)
 //! ```
 //!
-//! [`decide::ports`] finds the numbers of ports on each Pod, [`decide::write_order`] orders the writes.
+//! [`decide::ports`] finds the numbers of ports on each Pod, and [`decide::write_order`] orders the writes.
 //!
 //! # Where it differs from upstream
 //!
 //! The reasons are in `docs/decisions/0010-endpoints.md`, and for the first point in `docs/decisions/0016-filters.md`.
 //!
-//! - Only Pods with an address are watched. The time in `endpoints.kubernetes.io/last-change-trigger-time` does not know of others.
-//! - The members of each Service are kept in an index; no event of a Pod and no sync walks over a namespace.
-//! - A sync of a large Service considers the Pods and slices that have changed since the last one (`docs/decisions/0019-changed-pods.md`).
-//! - Own writes are recognized by version, in `common`'s ledger. Slices are patched and deleted in the version that was decided
-//!   on; upstream replaces a reused slice unconditionally.
+//! - Only Pods with an address are watched. The time in `endpoints.kubernetes.io/last-change-trigger-time` ignores Pods without
+//!   one.
+//! - An index holds the members of each Service; neither an event of a Pod nor a sync iterates over a namespace.
+//! - A sync of a large Service considers the Pods and slices that have changed since the last one
+//!   (`docs/decisions/0019-changed-pods.md`).
+//! - Own writes are recognized by version, in `common`'s ledger. Slices are patched and deleted with a precondition on the
+//!   version in the snapshot; upstream replaces a reused slice unconditionally.
 //! - Writes are ordered so that no endpoint is missing between two of them.
 //! - The deletion of a slice is noticed also if another process wrote the slice.
-//! - A terminating slice counts as gone.
-//! - Endpoints are taken in the order of their Pods' names. Hints are given zone by zone in the order of their names.
-//! - Nothing is written where a slice would come out as it is.
-//! - New slices of one sync have a limited number of ports in all; the next sync creates the others.
-//! - An empty slice stands for a Service only if the Service owns it.
-//! - A Pod that has finished brings its Services also if its readiness did not change.
-//! - A Service that no longer has a selector is forgotten with its hints.
-//! - A Node that comes, or whose zone changes, brings the Services of its Pods: the outcome does not depend on which event came first.
-//! - Shares of zones are known before the first sync, and checked once a second while Nodes change.
-//! - A sync that keeps failing is retried without end, every 1000 s at last.
+//! - A terminating slice is treated as deleted.
+//! - Endpoints are ordered by the names of their Pods. Hints are assigned zone by zone, in the order of the zones' names.
+//! - A slice that would not change is not written.
+//! - The new slices of one sync have a limited number of ports in total; the next sync creates the others.
+//! - An empty slice is the placeholder of a Service only if the Service owns the slice.
+//! - A Pod that finishes enqueues its Services even if its readiness did not change.
+//! - A Service that no longer has a selector loses its state in memory, including its hints.
+//! - A new Node, or a Node with a new zone, enqueues the Services of its Pods: the result does not depend on the order of events.
+//! - The shares of zones are known before the first sync, and recomputed once a second while Nodes change.
+//! - A sync that keeps failing is retried without limit; the back-off grows to 1000 s.
 
 pub mod address;
 pub mod by_name;
@@ -77,15 +80,15 @@ use common::{
     settings::{EXPECTATIONS_TIMEOUT, FeatureGate},
 };
 
-/// `spec.trafficDistribution` is followed. The gate is locked.
+/// The locked feature gate: `spec.trafficDistribution` is always respected.
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate =
     FeatureGate::locked("PreferSameTrafficDistribution", "Services may prefer endpoints of the same zone or node");
 
-/// All loops of this crate.
+/// Definitions of the loops that the binary runs: slices, mirrored slices and Endpoints.
 pub const LOOPS: &[LoopDefinition] =
     &[slices::ENDPOINT_SLICE, mirroring::ENDPOINT_SLICE_MIRRORING, endpoints::ENDPOINTS_LOOP];
 
-/// The program.
+/// Name, flags, gates and loops of the binary.
 pub const DEFINITION: Definition = Definition {
     name: "endpointslice-controller",
     version: env!("CARGO_PKG_VERSION"),

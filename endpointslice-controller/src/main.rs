@@ -1,4 +1,4 @@
-//! Endpoints of Services, as a process.
+//! The endpointslice-controller binary.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The index of members that the loops of one process share, and the Services that an event of a Pod concerns.
+//! The index of Service members, shared by the loops of one process, and the Services affected by an event of a Pod.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     objects::{Pod, Service},
 };
 
-/// The Pods of every Service.
+/// The shared index of the Pods that each Service selects.
 pub(crate) struct SharedMembership {
     pub(crate) services: Arc<SharedInformer<Service>>,
     pub(crate) pods: Arc<SharedInformer<Pod>>,
@@ -28,13 +28,13 @@ pub(crate) struct SharedMembership {
     queues: Arc<Mutex<Queues>>,
 }
 
-/// Queues of Services, each with the time that changes of Pods are gathered.
+/// Queues of Services, each with its debounce period for changes of Pods.
 type Queues = Vec<(Queue<Key>, Duration)>;
 
 impl SharedMembership {
-    /// The index of this process. The first call starts the watches of Services and Pods.
+    /// Returns the index of this process. The first call starts the watches of Services and Pods.
     pub(crate) fn shared(context: &Context) -> Arc<Self> {
-        // Started first: `get_or_make` must not be called inside of itself.
+        // The informers are created first, because `get_or_make` must not be called recursively.
         let services = context.shared_informer();
         let pods = context.shared_informer();
         context.shared.get_or_make(|| Self::new(services, pods))
@@ -47,7 +47,7 @@ impl SharedMembership {
         let (of_pods, called, store) = (Arc::clone(&index), Arc::clone(&queues), Arc::clone(pods.store()));
         pods.add_handler(Box::new(move |event, origin| {
             let concerned = on_pod(&mut of_pods.lock(), &store, event);
-            // After the first list, every Service is enqueued on its own account.
+            // After the first list, the handlers of Services enqueue every Service.
             if origin != Origin::Initial {
                 for (queue, batch) in &*called.lock() {
                     for key in &concerned {
@@ -59,17 +59,17 @@ impl SharedMembership {
         Self { services, pods, index, queues }
     }
 
-    /// Enqueues the Services that an event of a Pod concerns, from now on. Changes are gathered for `batch`.
+    /// Adds a queue that receives the Services affected by each later event of a Pod, debounced for `batch`.
     pub(crate) fn enqueue_to(&self, queue: Queue<Key>, batch: Duration) {
         self.queues.lock().push((queue, batch));
     }
 
-    /// The Services that select a Pod on one of these Nodes.
+    /// Returns the Services that select a Pod on one of these Nodes.
     pub(crate) fn services_on(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
         self.index.lock().services_on(nodes)
     }
 
-    /// The Pods that a Service selects, by name; `None` if the index has not seen this state of the Service yet.
+    /// Returns the Pods that a Service selects, sorted by name; `None` until the index has processed this state of the Service.
     pub(crate) fn pods_of(&self, service: &Service) -> Result<Option<Pods>, Unreadable> {
         if !service.selects() {
             return Ok(Some(Pods::default()));
@@ -87,7 +87,7 @@ fn on_service(index: &mut Membership, event: &Event<Service>) {
     }
 }
 
-/// Brings the index up to date. Returns the Services that the event concerns.
+/// Updates the index, and returns the Services affected by the event.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `GetServicesToUpdateOnPodChange`.
 fn on_pod(index: &mut Membership, store: &Store<Pod>, event: &Event<Pod>) -> BTreeSet<Key> {

@@ -1,17 +1,17 @@
-//! Which Pods each Service selects, kept up to date in both directions.
+//! The Pods that each Service selects, and the Services that select each Pod.
 //!
-//! Between Pods and Services stand *label sets*: Pods with the same labels share one, and a Service selects all Pods of a
-//! set or none. Per namespace there are two indexes:
+//! Pods with the same labels share one *label set*, and a Service selects all Pods of a label set or none. Each namespace has two
+//! indexes:
 //!
 //! ```text
-//! label ──► label sets that have it     to find the sets of a new Service: by the rarest label of its selector
-//! label ──► Services filed under it     to find the Services of a new set: each Service is filed under one label of its
-//!                                       selector, the one under which the fewest are filed
+//! label ──► label sets with this label      finds the sets of a new Service, by the rarest label of its selector
+//! label ──► Services filed under it         finds the Services of a new set; each Service is filed under one label of
+//!                                           its selector, the one with the fewest Services
 //! ```
 //!
-//! The result is kept: each set lists its Services, each Service lists its sets and its Pods. An event of a Pod whose labels
-//! are known tests no selector. Only new labels, and new selectors, cost tests; how many does not depend on which label of a
-//! selector comes first, or on how many Services share one of its labels.
+//! The matches are stored: each set lists its Services, and each Service lists its sets and its Pods. An event of a Pod with
+//! known labels tests no selector. Only new labels and new selectors cost tests; their number depends neither on the order of
+//! labels in a selector nor on how many Services share one of its labels.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,23 +30,23 @@ use crate::{
     objects::{Pod, Service},
 };
 
-/// A label: key and value.
+/// A label as a pair of key and value.
 type Label = (Text, Text);
-/// The number of a label set; never used again.
+/// The number of a label set; never reused.
 type SetId = u64;
 
-/// The work that was done, for tests that hold it to a bound.
+/// Counters of work done, for tests that bound the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Selectors that were compared with label sets.
+    /// Comparisons of a selector with a label set.
     pub tests: u64,
-    /// Labels that were looked up in an index.
+    /// Lookups of a label in an index.
     pub lookups: u64,
-    /// Lists of members that were changed.
+    /// Changes to the list of Pods of a Service.
     pub changed_lists: u64,
 }
 
-/// The Services and Pods of all namespaces.
+/// The index of Services and Pods in all namespaces.
 #[derive(Debug, Default)]
 pub struct Membership {
     namespaces: HashMap<Text, Namespace>,
@@ -58,17 +58,17 @@ pub struct Membership {
 struct Namespace {
     /// Services with a selector, by name.
     services: HashMap<Arc<str>, Selected>,
-    /// The Services filed under a label.
+    /// The names of Services filed under each label.
     filed_under: HashMap<Label, BTreeSet<Arc<str>>>,
     sets: HashMap<SetId, LabelSet>,
     set_of: HashMap<Labels, SetId>,
-    /// The label sets that have a label.
+    /// The label sets that contain each label.
     sets_with: HashMap<Label, BTreeSet<SetId>>,
-    /// Pods that cannot be read, by name.
+    /// Pods that cannot be decoded, by name.
     unreadable: BTreeMap<Arc<str>, Arc<Malformed>>,
 }
 
-/// What is known of a Service.
+/// The index entry of a Service.
 #[derive(Debug)]
 struct Selected {
     selector: Labels,
@@ -77,7 +77,7 @@ struct Selected {
     pods: Pods,
 }
 
-/// Pods with the same labels.
+/// Pods with the same labels, and the Services that select them.
 #[derive(Debug)]
 struct LabelSet {
     labels: Labels,
@@ -85,16 +85,16 @@ struct LabelSet {
     services: BTreeSet<Arc<str>>,
 }
 
-/// The names of Services that select a Pod, in order.
+/// The names of Services that select a Pod, sorted.
 pub type ServiceNames = BTreeSet<Arc<str>>;
 
 impl Membership {
-    /// The work that was done so far.
+    /// Returns the work done since the start.
     pub fn work(&self) -> Work {
         self.work
     }
 
-    /// Takes a Service in, or a change of one.
+    /// Adds a Service, or applies a change of its selector.
     pub fn put_service(&mut self, service: &Service) {
         let meta = &service.metadata;
         let selector = if service.selects() { service.spec.selector.clone() } else { Labels::empty() };
@@ -110,7 +110,7 @@ impl Membership {
         namespace.add_service(&meta.name, selector, &mut self.work);
     }
 
-    /// Takes a Service out.
+    /// Removes a Service, if the index contains it.
     pub fn remove_service(&mut self, namespace: &Text, name: &str) {
         if let Some(known) = self.namespaces.get_mut(namespace) {
             known.remove_service(name);
@@ -118,8 +118,8 @@ impl Membership {
         self.drop_if_empty(namespace);
     }
 
-    /// Takes a Pod in, or a change of one. `old` is what was taken in before under this name, if anything. Returns the
-    /// Services that selected the old Pod, and those that select the new one.
+    /// Adds a Pod, or applies a change. `old` is the Pod previously stored under this name, if any. Returns the Services that
+    /// selected the old Pod, and those that select the new one.
     pub fn put_pod(&mut self, old: Option<&Pod>, new: &Arc<Pod>) -> (ServiceNames, ServiceNames) {
         let Self { namespaces, next_set, work } = self;
         let namespace = namespaces.entry(new.metadata.namespace.clone()).or_default();
@@ -132,7 +132,7 @@ impl Membership {
         (before, after)
     }
 
-    /// Takes a Pod out. Returns the Services that selected it.
+    /// Removes a Pod. Returns the Services that selected it.
     pub fn remove_pod(&mut self, pod: &Pod) -> ServiceNames {
         let meta = &pod.metadata;
         let Some(namespace) = self.namespaces.get_mut(&meta.namespace) else { return ServiceNames::new() };
@@ -141,7 +141,7 @@ impl Membership {
         services
     }
 
-    /// Takes a Pod in of which only the metadata can be read, or notes that it is gone. Returns the Services that select it.
+    /// Records a Pod of which only the metadata can be decoded, or its deletion. Returns the Services that selected or select it.
     pub fn put_unreadable(&mut self, pod: &Arc<Malformed>, is_gone: bool) -> ServiceNames {
         let meta = &pod.meta;
         let namespace = self.namespaces.entry(meta.namespace.clone()).or_default();
@@ -157,10 +157,11 @@ impl Membership {
         services
     }
 
-    /// The Pods of a Service with that selector, by name; `None` if the index knows no such Service yet.
+    /// Returns the Pods of a Service with this selector, sorted by name; `None` until the index contains this selector of the
+    /// Service.
     ///
     /// # Errors
-    /// If one of them cannot be read: endpoints that lack a Pod would be wrong.
+    /// Fails if a selected Pod cannot be decoded, because endpoints without it would be wrong.
     pub fn members(&self, namespace: &Text, name: &str, selector: &Labels) -> Result<Option<Pods>, Unreadable> {
         let Some(namespace) = self.namespaces.get(namespace) else { return Ok(None) };
         let known = namespace.services.get(name).filter(|known| known.selector == *selector);
@@ -172,7 +173,7 @@ impl Membership {
         Ok(Some(known.pods.clone()))
     }
 
-    /// The Services that select a Pod on one of these Nodes. Walks over all Pods.
+    /// Returns the Services that select a Pod on one of these Nodes. Iterates over all Pods.
     pub fn services_on(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
         let mut keys = BTreeSet::new();
         if nodes.is_empty() {
@@ -204,7 +205,7 @@ impl Namespace {
         work.lookups += 2 * labels.len() as u64;
         let filed = |label: &&Label| self.filed_under.get(*label).map_or(0, BTreeSet::len);
         let Some(label) = labels.iter().min_by_key(filed).cloned() else { return };
-        // A label that no Pod has ends the search.
+        // If no Pod has one of the labels, there is nothing to search.
         let with = |label: &Label| self.sets_with.get(label);
         let rarest = labels.iter().map(with).min_by_key(|sets| sets.map_or(0, BTreeSet::len)).flatten();
         let selects = |set: &&SetId| {
@@ -309,7 +310,7 @@ impl Namespace {
         }
     }
 
-    /// Takes a Pod out whose labels are not known. Only a Pod that has become unreadable needs this search.
+    /// Removes a Pod with unknown labels by a linear search. Only a Pod that has become unreadable needs it.
     fn find_and_remove_pod(&mut self, name: &str, work: &mut Work) -> ServiceNames {
         let has_pod = |set: &&LabelSet| set.pods.get(name).is_some();
         let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
@@ -317,7 +318,7 @@ impl Namespace {
     }
 }
 
-/// Takes a value out of the list under a label, and the list if it is empty then.
+/// Removes a value from the list under a label, and the list once it is empty.
 fn remove_from<T: Ord + std::borrow::Borrow<Q>, Q: Ord + ?Sized>(
     index: &mut HashMap<Label, BTreeSet<T>>,
     label: &Label,

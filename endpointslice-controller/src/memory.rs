@@ -1,4 +1,4 @@
-//! What is remembered of a Service between two syncs. A successor begins anew.
+//! The controller's memory of a Service between two syncs. A new leader starts with an empty memory.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,27 +16,27 @@ use crate::{
     zones::Counts,
 };
 
-/// How many endpoints serve each zone, by address type.
+/// The number of endpoints hinted to each zone, by address type.
 pub type Hints = BTreeMap<AddressType, Counts>;
 
-/// What is remembered of one Service.
+/// The memory of one Service.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// The uid of the Service.
+    /// `metadata.uid` of the Service.
     pub uid: Uid,
-    /// What the last sync saw; `None` before the first one.
+    /// The state that the last sync saw; `None` before the first sync.
     pub seen: Option<Arc<Seen>>,
-    /// The packing that the last sync left, if the Service is large and the next sync can go on from there.
+    /// The packing after the last sync, if the Service is large and the next sync can start from it.
     pub packing: Option<Arc<Packing>>,
-    /// How many endpoints serve each zone, where hints go by the capacity of zones.
+    /// The number of endpoints hinted to each zone, for hints by capacity only.
     pub hints: Hints,
-    /// Whether the Event that announces such hints was emitted.
+    /// Whether the Event about enabled hints by capacity has been emitted.
     pub hints_announced: bool,
-    /// The state that needed no write, if the last sync of the loop of Endpoints found one.
+    /// The inputs for which the last sync of the Endpoints loop needed no write.
     pub settled: Option<Settled>,
 }
 
-/// The versions of a Service and its Endpoints that were as wanted with the Pods in [`Memory::seen`].
+/// The versions of a Service and its Endpoints for which no write was needed, given the Pods in [`Memory::seen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     service: Version,
@@ -44,28 +44,28 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// The versions of these objects.
+    /// Takes the current versions of these objects.
     pub fn new(service: &Service, endpoints: &Endpoints) -> Self {
         let Meta { uid, resource_version, .. } = &endpoints.metadata;
         Self { service: service.metadata.resource_version, endpoints: (uid.clone(), *resource_version) }
     }
 }
 
-/// A Service and its Pods, as the last sync saw them.
+/// The state of a Service and its Pods in the last sync.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// When the Service was created.
+    /// The creation timestamp of the Service.
     pub service: Timestamp,
-    /// Its Pods by name. The list is shared with the index of members.
+    /// Selected Pods, sorted by name. The list shares its parts with the index of members.
     pub pods: Pods,
 }
 
-/// The memories of all Services.
+/// The memories of all Services, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Memories(Mutex<HashMap<Key, Memory>>);
 
 impl Memories {
-    /// What is remembered of that Service, if it is still the same.
+    /// Returns the memory of the Service with this UID; empty for a new UID.
     pub(crate) fn of(&self, key: &Key, uid: &Uid) -> Memory {
         let known = self.0.lock().get(key).filter(|memory| memory.uid == *uid).cloned();
         known.unwrap_or_else(|| Memory { uid: uid.clone(), ..Memory::default() })
@@ -75,7 +75,7 @@ impl Memories {
         self.0.lock().insert(key.clone(), memory);
     }
 
-    /// Forgets a Service, unless another one of its name is known by now.
+    /// Removes the memory of a Service, unless it belongs to a successor with the same name.
     pub(crate) fn forget(&self, key: &Key, uid: &Uid) {
         let mut memories = self.0.lock();
         if memories.get(key).is_some_and(|memory| memory.uid == *uid) {
@@ -83,7 +83,7 @@ impl Memories {
         }
     }
 
-    /// The Services with hints by the capacity of zones, in order, and how many of each zone.
+    /// Returns the hint counts of all Services with hints by capacity, sorted by key.
     pub(crate) fn with_hints(&self) -> Vec<(Key, Hints)> {
         let memories = self.0.lock();
         let hinted = memories.iter().filter(|(_, memory)| !memory.hints.is_empty());

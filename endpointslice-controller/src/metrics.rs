@@ -1,4 +1,4 @@
-//! Totals over all Services.
+//! Metrics that both loops of slices share: totals over all Services.
 
 use common::{
     map::HashMap,
@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 
 use crate::plan::Counts;
 
-/// Registers the changes of slices by operation.
+/// Registers the counter of slice changes, by operation.
 pub(crate) fn changes(metrics: &Metrics, name: &'static str) -> Counters {
     metrics.counter(name, Stability::Alpha, "Number of EndpointSlice changes", &["operation"])
 }
 
-/// What each Service adds to totals.
+/// Gauges that sum the numbers of all Services.
 pub(crate) struct Shares {
     desired: Gauge,
     slices: Gauge,
@@ -23,7 +23,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Registers totals of endpoints, of slices, and of slices that would be enough, by these names.
+    /// Registers the gauges of endpoints, of slices, and of the minimal number of slices, with these names.
     pub(crate) fn new(metrics: &Metrics, stability: Stability, [desired, slices, enough]: [&'static str; 3]) -> Self {
         let gauge = |name, help| metrics.gauge(name, stability, help, &[]).with(&[]);
         Self {
@@ -34,7 +34,7 @@ impl Shares {
         }
     }
 
-    /// A Service adds these.
+    /// Replaces the contribution of a Service to the totals.
     pub(crate) fn set(&self, key: &Key, counts: impl IntoIterator<Item = Counts>) {
         let mut sum = Counts::default();
         for one in counts {
@@ -46,7 +46,7 @@ impl Shares {
         self.exchange(old.unwrap_or_default(), sum);
     }
 
-    /// A Service adds nothing any more.
+    /// Removes the contribution of a Service from the totals.
     pub(crate) fn forget(&self, key: &Key) {
         let old = self.known.lock().remove(key);
         self.exchange(old.unwrap_or_default(), Counts::default());

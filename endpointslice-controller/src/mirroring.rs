@@ -1,8 +1,7 @@
-//! The loop that mirrors Endpoints which somebody writes by hand, for a Service without a selector, into slices.
+//! The loop that mirrors the hand-made Endpoints of Services without a selector into slices.
 //!
-//! Where it differs from upstream: slices are patched; new contents are written
-//! over the old slices that share most endpoints with them; a terminating slice counts as gone; deleting a slice that is gone
-//! already is no failure.
+//! Differences from upstream: slices are patched. New contents replace the old slices with the most endpoints in common. A
+//! terminating slice is treated as deleted. Deleting a slice that does not exist is not a failure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,26 +39,26 @@ mod metrics;
 mod observe;
 mod watch;
 
-/// The flag that says how many Endpoints are mirrored at once.
+/// `--mirroring-concurrent-service-endpoint-syncs`: the number of Endpoints mirrored at the same time, 5 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag =
-    WorkersFlag::new("mirroring-concurrent-service-endpoint-syncs", 5, "How many Endpoints are mirrored at once");
-/// How many addresses are mirrored.
+    WorkersFlag::new("mirroring-concurrent-service-endpoint-syncs", 5, "Number of Endpoints mirrored at the same time");
+/// `--mirroring-max-endpoints-per-subset`: the maximal number of mirrored addresses of a subset, 1000 by default.
 pub const MAX_ENDPOINTS_PER_SUBSET: Tune = Tune::count(
     "mirroring-max-endpoints-per-subset",
     1000,
-    "The most addresses of a subset of Endpoints that are mirrored",
+    "The maximum number of addresses that are mirrored for each subset of Endpoints",
 );
-/// How long changes of mirrored slices are gathered.
+/// `--mirroring-endpointslice-updates-batch-period`: the debounce period for changes of mirrored slices, 0 by default.
 pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
     "mirroring-endpointslice-updates-batch-period",
     Duration::ZERO,
-    "How long changes of mirrored EndpointSlices by others are gathered before they are corrected",
+    "How long to debounce changes of mirrored EndpointSlices by others before they are corrected",
 );
-/// How Endpoints whose sync fails are delayed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// The back-off of Endpoints whose sync failed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
     Backoff { base: Duration::from_secs(1), max: Duration::from_secs(100), bucket: Some((10.0, 100)) };
 
-/// The loop of mirrored slices.
+/// Name, metric labels and owned fields of the mirroring loop.
 pub const ENDPOINT_SLICE_MIRRORING: LoopDefinition =
     LoopDefinition::new("endpointslice-mirroring-controller", "endpointslicemirroring", start)
         .known_as("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
@@ -72,7 +71,7 @@ fn start(context: Context) -> Arc<dyn Running> {
     Loop::start(ENDPOINT_SLICE_MIRRORING.name, context, Arc::new(controller), queue, workers)
 }
 
-/// The controller of mirrored slices.
+/// Syncs the slices that mirror hand-made Endpoints.
 pub struct MirroringController {
     services: Arc<SharedInformer<Service>>,
     endpoints: Arc<SharedInformer<Endpoints>>,
@@ -83,7 +82,7 @@ pub struct MirroringController {
 }
 
 impl MirroringController {
-    /// Starts watching; keys go to `queue`.
+    /// Registers the handlers, which add keys to `queue`.
     pub fn new(context: &Context, queue: &Queue<Key>) -> Self {
         let services = context.shared_informer::<Service>();
         let endpoints = context.shared_informer::<Endpoints>();
@@ -136,7 +135,7 @@ impl Controller for MirroringController {
     fn after_sync(&self, snapshot: &Snapshot) {
         self.watch.slices.end(&snapshot.key);
         if snapshot.mirrored().is_none() {
-            // There may be no other sync.
+            // This may be the last sync of the key.
             drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.slices.store());
         }
     }

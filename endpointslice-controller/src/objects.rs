@@ -18,20 +18,20 @@ pub use service::{SERVICES, Service, ServicePort, Spec};
 pub(crate) use slice::service_value;
 pub use slice::{AddressType, ByService, ENDPOINT_SLICES, Port, Slice};
 
-/// The label of a slice that names its Service.
+/// The label key of a slice that names its Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The label of a slice that names its writer.
+/// The label key of a slice that names its writer.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Writes of EndpointSlices that set endpoints.
+/// Writes that set `endpoints` of an EndpointSlice, as the watch for second writers recognizes them.
 pub(crate) const SLICE_WRITES: OwnedWrites =
     OwnedWrites { field: "f:endpoints", ..OwnedWrites::object("discovery.k8s.io", "endpointslices") };
-/// The label of slices of headless Services.
+/// The label key that marks slices of headless Services.
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
-/// The annotation with the time of the change that led to this state.
+/// The annotation key for the time of the change that caused the last write.
 pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The label of a Node with its zone.
+/// The label key of a Node's zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
-/// The writer of slices of Services with a selector.
+/// The value of [`MANAGED_BY`] on slices of Services with a selector.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
-/// The writer of slices that mirror hand-made Endpoints.
+/// The value of [`MANAGED_BY`] on slices that mirror hand-made Endpoints.
 pub const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";

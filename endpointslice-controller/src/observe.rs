@@ -1,4 +1,4 @@
-//! What the loops read of caches and indexes in the same way.
+//! Reads of caches that the loops share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use common::{
 
 use crate::objects::{ByService, Slice, service_value};
 
-/// The slices of a Service with that value of the label `managed-by`, by name, without terminating ones.
+/// Returns the slices of a Service with this value of the label `managed-by`, sorted by name, without terminating ones.
 pub(crate) fn slices_of(store: &Store<Slice>, key: &Key, managed_by: &str) -> Result<Vec<Arc<Slice>>, Unreadable> {
     let mut slices =
         store.select_by_index(ByService, &service_value(&key.namespace, &key.name), |meta| !meta.is_deleting())?;
@@ -20,19 +20,19 @@ pub(crate) fn slices_of(store: &Store<Slice>, key: &Key, managed_by: &str) -> Re
     Ok(slices)
 }
 
-/// The owner of the record in the ledger about the objects of that name that this process wrote: they outlive the object that they
-/// are made from.
+/// Returns the ledger's owner for objects that are named after a key. It is the key instead of a UID, because the objects outlive
+/// the object that they are made from.
 pub(crate) fn record(key: &Key) -> Uid {
     Uid::new(&key.to_string())
 }
 
-/// Drops the record of an owner if the cache shows all its writes. A sync does so by itself; this is for owners that may
-/// have had their last sync.
+/// Removes an owner's record from the ledger if the cache shows all its writes. A sync does this itself; this function is for
+/// owners that may have no more syncs.
 pub(crate) fn drop_satisfied_record(ledger: &Ledger, owner: &Uid, cache: &dyn Cache) {
     let _ = ledger.behind(owner, &[cache], Default::default);
 }
 
-/// The key waits: the index of members has not seen the Service that the cache shows. Its handler runs at any moment.
+/// Makes the key wait: the index of members lags behind the cache of Services. The handler that updates it runs soon.
 pub(crate) fn wait_for_index<S>() -> Observed<S> {
-    Observed::wait("the index of Pods has not seen this state of the Service yet", Duration::from_millis(10))
+    Observed::wait("the index of Pods does not contain this state of the Service yet", Duration::from_millis(10))
 }

@@ -1,4 +1,4 @@
-//! Which events of slices are caused by this process's own writes.
+//! Recognizes the events of slices that this process's own writes caused.
 
 use common::{
     map::HashMap,
@@ -9,51 +9,52 @@ use parking_lot::Mutex;
 /// The last own write of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
-    /// Created or changed, in this version.
+    /// Created or changed, with this resulting version.
     Version(Version),
-    /// Deleted.
+    /// Deleted by this process.
     Deletion,
 }
 
-/// Who caused an event of a slice.
+/// The writer that caused an event of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
     /// This process.
     Own,
-    /// Somebody else.
+    /// Another writer.
     Other,
-    /// Unknown until the write that is being sent has its answer.
+    /// Unknown until the request in flight is answered.
     Undecided,
 }
 
-/// What this process wrote last to the slices of each Service.
+/// The last own writes to the slices of each Service.
 ///
-/// Only handlers of events ask; whether a sync has seen its own writes is decided by the ledger. Upstream:
+/// Only event handlers use it; the ledger decides whether the cache shows the own writes. Upstream:
 /// `staging/src/k8s.io/endpointslice/util`, `EndpointSliceTracker`.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites(Mutex<HashMap<Key, Slices>>);
 
 #[derive(Debug, Default)]
 struct Slices {
-    /// The last own write of each slice, until the slice is gone.
+    /// The last own write of each slice, until the slice is deleted.
     last: HashMap<Uid, Wrote>,
-    /// Whether a request waits for its answer.
+    /// Whether a request is in flight.
     is_sending: bool,
-    /// Events that came while a request waited for its answer.
+    /// Events that arrived while a request was in flight.
     early: HashMap<Uid, Wrote>,
 }
 
 impl OwnWrites {
-    /// Notes that a request is sent. Its events may come before its answer. A Service has one request at a time.
+    /// Records that a request is being sent. Its events may arrive before its answer. Each Service has one request in flight at a
+    /// time.
     pub(crate) fn begin(&self, service: &Key) {
         self.0.lock().entry(service.clone()).or_default().is_sending = true;
     }
 
-    /// Notes the answer: the slice and what was done to it, or nothing if the request failed. Returns whether somebody else
-    /// changed a slice of the Service meanwhile.
+    /// Records the answer: the slice and the write, or `None` if the request failed. Returns whether another writer changed a
+    /// slice of the Service in the meantime.
     pub(crate) fn finish(&self, service: &Key, wrote: Option<(&Uid, Wrote)>) -> bool {
         let mut all = self.0.lock();
-        // A Service that has been forgotten meanwhile stays so.
+        // A Service that was removed in the meantime stays removed.
         let Some(slices) = all.get_mut(service) else { return false };
         slices.is_sending = false;
         let mut others = false;
@@ -78,7 +79,7 @@ impl OwnWrites {
         others
     }
 
-    /// Who caused a slice to be added or changed.
+    /// Returns the writer that added or changed a slice.
     pub(crate) fn author_of(&self, service: &Key, slice: &Meta) -> Author {
         let mut all = self.0.lock();
         let Some(slices) = all.get_mut(service) else { return Author::Other };
@@ -89,7 +90,7 @@ impl OwnWrites {
         slices.note_early(&slice.uid, Wrote::Version(version))
     }
 
-    /// Who deleted a slice that is gone.
+    /// Returns the writer that deleted a slice.
     pub(crate) fn author_of_deletion(&self, service: &Key, slice: &Meta) -> Author {
         let mut all = self.0.lock();
         let Some(slices) = all.get_mut(service) else { return Author::Other };
@@ -102,7 +103,7 @@ impl OwnWrites {
         author
     }
 
-    /// Forgets a Service that is gone.
+    /// Removes a deleted Service.
     pub(crate) fn forget(&self, service: &Key) {
         self.0.lock().remove(service);
     }

@@ -1,4 +1,4 @@
-//! What is remembered of the packing of a Service between two syncs.
+//! The packing of a Service that the next sync starts from.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     zones::Zones,
 };
 
-/// The packing of a Service at the end of a sync, and the state that it was decided on.
+/// The packing of a Service at the end of a sync, with the inputs that it depends on.
 #[derive(Clone, Debug)]
 pub struct Packing {
     pub(crate) service: Arc<Service>,
@@ -22,22 +22,22 @@ pub struct Packing {
 /// The packing of one address type.
 #[derive(Clone, Debug)]
 pub struct TypePacking {
-    /// The slices that were as wanted, by name. None of them is empty.
+    /// Slices that need no write, sorted by name. None of them is empty.
     pub(crate) up_to_date: Vec<UpToDateSlice>,
-    /// The eligible Pods.
+    /// Eligible Pods, sorted by name.
     pub(crate) places: ByName<Place>,
-    /// The names of the Pods in slices that were about to be written.
+    /// The names of the Pods in slices with pending writes.
     pub(crate) pending: Vec<Arc<str>>,
     pub(crate) sizes: GroupSizes,
 }
 
-/// Where a Pod is.
+/// The slice that holds a Pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) pod: Arc<Pod>,
-    /// The numbers of its group.
+    /// The port numbers that identify the Pod's group.
     pub(crate) numbers: Arc<Numbers>,
-    /// The name of the slice that has its endpoint, or is about to get it; `None` if that slice is yet to be created.
+    /// The name of the slice that holds the endpoint, or is about to; `None` if that slice is not created yet.
     pub(crate) slice: Option<Arc<str>>,
 }
 
@@ -53,23 +53,23 @@ impl Place {
     }
 }
 
-/// A slice that is as wanted: each endpoint is a candidate of one group in its wanted state, and so are labels and hints.
+/// A slice without changes: each endpoint matches a candidate of one group, and labels and hints are as wanted.
 #[derive(Clone, Debug)]
 pub struct UpToDateSlice {
-    /// The slice.
+    /// The cached slice.
     pub slice: Arc<Slice>,
-    /// The numbers of the group.
+    /// The port numbers that identify the group.
     pub numbers: Arc<Numbers>,
 }
 
-/// The number of Pods of a Service that have the same ports.
+/// Numbers of Pods of a Service with the same port numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupSize {
-    /// Pods that have, or may have, endpoints.
+    /// Pods that have endpoints, or can have them.
     pub eligible: usize,
-    /// Those of them that are candidates.
+    /// Eligible Pods that are candidates of the address type.
     pub candidates: usize,
 }
 
-/// The sizes of groups by their numbers.
+/// The size of each group, by port numbers.
 pub type GroupSizes = BTreeMap<Arc<Numbers>, GroupSize>;

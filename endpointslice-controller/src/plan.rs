@@ -1,4 +1,4 @@
-//! What plans for slices consist of: the same for both loops of slices.
+//! The parts of a plan that both loops of slices share.
 
 use std::sync::Arc;
 
@@ -11,66 +11,66 @@ use common::{
 
 use crate::objects::{AddressType, Endpoint, Port, Slice};
 
-/// An Event on the Service.
+/// An Event to emit, on the Service or on the Endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Normal or Warning.
     pub kind: EventType,
-    /// The reason, one word.
+    /// One word in camel case, as upstream.
     pub reason: &'static str,
-    /// The message.
+    /// The text for users.
     pub message: String,
 }
 
 /// The wanted state of a slice.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// The slice that is changed; `None` if it is new.
+    /// The slice to change; `None` for a new slice.
     pub base: Option<Arc<Slice>>,
-    /// Its endpoints.
+    /// Wanted endpoints.
     pub endpoints: Vec<Endpoint>,
-    /// Its ports; slices share the list.
+    /// Wanted ports, in a list that slices share.
     pub ports: Arc<[Port]>,
 }
 
 impl Draft {
-    /// A new, empty slice.
+    /// Creates a draft of a new slice without endpoints.
     pub fn new(ports: Arc<[Port]>) -> Self {
         Self { base: None, endpoints: Vec::new(), ports }
     }
 
-    /// A copy of a slice.
+    /// Creates a draft that is equal to a slice.
     pub fn of(slice: &Arc<Slice>) -> Self {
         Self { base: Some(Arc::clone(slice)), endpoints: slice.endpoints.clone(), ports: Arc::clone(&slice.ports) }
     }
 }
 
-/// The metadata that all written slices of a Service share.
+/// The metadata that all written slices of an owner share.
 #[derive(Clone, Debug, Default)]
 pub struct SliceMetadata {
-    /// The beginning of the names of new ones.
+    /// The name prefix of new slices.
     pub generate_name: String,
-    /// Their namespace.
+    /// The namespace of the owner.
     pub namespace: Text,
-    /// Their labels.
+    /// Wanted labels.
     pub labels: Labels,
-    /// Their annotations, where those are copies of somebody else's.
+    /// Annotations copied from the Endpoints; empty for slices of a Service.
     pub annotations: Annotations,
-    /// The Service, as the owner of new ones.
+    /// The owner reference of new slices.
     pub owner: OwnerRef,
-    /// The time of the change that this sync reacts to, if it is known.
+    /// The time of the change that caused this sync, if known.
     pub trigger_time: Option<String>,
 }
 
-/// The beginning of the names of slices: the Service's name and a dash, where a name can begin like that.
+/// Returns the name prefix of slices: the Service's name and a dash, if that can begin a valid name.
 pub(crate) fn generate_name(service: &str) -> String {
     if selector::is_dns_subdomain(&format!("{service}a")) { format!("{service}-") } else { service.to_owned() }
 }
 
-/// What is done about the slices of one address type, in this order.
+/// The writes for the slices of one address type, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
-    /// The address type.
+    /// The address type of the slices.
     pub kind: AddressType,
     /// New slices.
     pub create: Vec<Draft>,
@@ -78,52 +78,52 @@ pub struct Writes {
     pub update: Vec<Draft>,
     /// Slices to delete.
     pub delete: Vec<Arc<Slice>>,
-    /// Pods that were left out, and why.
+    /// One message for each omitted Pod, with the reason.
     pub left_out: Vec<String>,
-    /// Endpoints and slices that the next sync deals with, because of [`crate::slices::snapshot::Snapshot::max_new_ports`].
+    /// Endpoints and slices deferred to the next sync, because of [`crate::slices::snapshot::Snapshot::max_new_ports`].
     pub put_off: PutOff,
-    /// Events to emit afterwards.
+    /// Events to emit after the writes.
     pub events: Vec<Event>,
-    /// The numbers for metrics.
+    /// Numbers for metrics.
     pub counts: Counts,
 }
 
-/// What one sync leaves to the next one.
+/// Numbers of endpoints and slices deferred to the next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutOff {
-    /// Endpoints for which no slice is created yet.
+    /// Endpoints that still need a new slice.
     pub endpoints: usize,
-    /// Slices that stay as they are, because they have endpoints that are in no other slice yet.
+    /// Slices that are not written or deleted yet, because they hold endpoints that are in no other slice.
     pub slices: usize,
 }
 
-/// The numbers of one address type.
+/// Numbers of one address type, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Endpoints that were added.
+    /// Endpoints added by this sync.
     pub added: usize,
-    /// Endpoints that were removed.
+    /// Endpoints removed by this sync.
     pub removed: usize,
     /// Wanted endpoints.
     pub endpoints: usize,
     /// Wanted slices.
     pub slices: usize,
-    /// Slices that would be enough.
+    /// The minimal number of slices for the wanted endpoints.
     pub enough: usize,
 }
 
 impl Writes {
-    /// The number of requests.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.create.len() + self.update.len() + self.delete.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The writes in their order.
+    /// Iterates over the writes in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {
         let puts = self.create.iter().chain(&self.update).map(Write::Put);
         puts.chain(self.delete.iter().map(Write::Delete))
@@ -133,13 +133,13 @@ impl Writes {
 /// One write of a plan.
 #[derive(Clone, Copy)]
 pub(crate) enum Write<'a> {
-    /// Creates the slice of a draft, or changes the slice that it is based on.
+    /// Creates the slice of a draft, or changes the slice that the draft is based on.
     Put(&'a Draft),
     /// Deletes a slice.
     Delete(&'a Arc<Slice>),
 }
 
-/// How many endpoints and slices of each address type there are to be.
+/// Describes the wanted number of endpoints and slices of each address type.
 pub(crate) fn situation(writes: &[Writes]) -> String {
     let one = |Writes { kind, counts: Counts { endpoints, slices, .. }, .. }: &Writes| {
         format!("{endpoints} {kind} endpoints in {slices} slices")

@@ -39,40 +39,40 @@ mod metrics;
 mod observe;
 mod watch;
 
-/// The number of endpoints up to which a slice is filled.
+/// `--max-endpoints-per-slice`: the number of endpoints up to which a slice is filled, 100 by default.
 pub const MAX_ENDPOINTS_PER_SLICE: Tune =
     Tune::count("max-endpoints-per-slice", 100, "The maximum number of endpoints that are added to an EndpointSlice");
-/// The number of Pods of a Service from which on a sync remembers its packing. To pack fewer Pods anew takes less time than to send
-/// one slice.
+/// The number of Pods from which a sync remembers the packing of a Service, 200 by default. Packing fewer Pods again takes less
+/// time than sending one slice.
 pub const MIN_PODS_OF_PACKING: Tune = Tune::count(
     "endpointslice-min-pods-of-packing",
     200,
-    "The number of Pods of a Service from which on a sync considers only the Pods that have changed",
+    "The number of Pods of a Service from which a sync considers only the Pods that have changed",
 );
-/// How long changes of Pods are gathered.
+/// `--endpointslice-updates-batch-period`: the debounce period for changes of Pods, 0 by default.
 pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
     "endpointslice-updates-batch-period",
     Duration::ZERO,
-    "How long changes of Pods are gathered before the EndpointSlices of their Services are written",
+    "How long to debounce changes of Pods before the EndpointSlices of their Services are written",
 );
-/// The flag for the number of Services that are synced at the same time.
+/// `--concurrent-service-endpoint-syncs`: the number of Services synced at the same time, 5 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag::new(
     "concurrent-service-endpoint-syncs",
     5,
     "Number of Services whose EndpointSlices are synced at the same time",
 );
-/// The shortest time that changes of slices by others are gathered. Upstream: `endpointSliceChangeMinSyncDelay`.
+/// The minimal debounce period for changes of slices by other writers. Upstream: `endpointSliceChangeMinSyncDelay`.
 const SLICE_CHANGES: Duration = Duration::from_secs(1);
-/// The back-off of a Service whose sync fails. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// The back-off of a Service whose sync failed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
     Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
 
-/// The loop that keeps the slices of Services with a selector.
+/// Name, metric labels and owned fields of the loop of slices.
 pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition::new("endpointslice-controller", "endpointslice", start)
     .known_as("endpointslice-controller", "endpoint-slice-controller")
     .owning(&[OwnedWrites { label: Some((MANAGED_BY, CONTROLLER)), ..SLICE_WRITES }]);
 
-/// The controller of slices of Services with a selector.
+/// Syncs the slices of each Service with a selector.
 pub struct SliceController {
     members: Arc<SharedMembership>,
     nodes: Arc<SharedInformer<Node>>,
@@ -80,7 +80,7 @@ pub struct SliceController {
     watch: Arc<Watch>,
     max_endpoints_per_slice: usize,
     min_pods_of_packing: usize,
-    /// The task that checks zones after changes of Nodes. It ends with the controller.
+    /// The task that recomputes zones after changes of Nodes. Dropping the controller aborts it.
     _recheck: JoinSet<()>,
 }
 
@@ -92,7 +92,7 @@ fn start(context: Context) -> Arc<dyn Running> {
 }
 
 impl SliceController {
-    /// Starts watching; keys go to `queue`.
+    /// Registers the handlers, which add keys to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let settings = &context.settings;
         let batch = settings.duration(&UPDATES_BATCH_PERIOD);
@@ -170,7 +170,7 @@ impl Controller for SliceController {
         }
     }
 
-    /// The event of the deletion of a Service may have come before the last answer was noted.
+    /// The delete event of a Service may arrive before the last answer is noted.
     fn after_sync(&self, snapshot: &Snapshot) {
         let service = &snapshot.service.metadata;
         let (key, services) = (service.key(), self.members.services.store());
@@ -180,7 +180,7 @@ impl Controller for SliceController {
         }
         self.watch.ledger.forget(&service.uid);
         self.watch.memories.forget(&key, &service.uid);
-        // What is remembered by its name belongs to its successor, if there is one.
+        // State under this key belongs to a new Service with the same name, if there is one.
         if services.peek(&key.namespace, &key.name, |_| ()).is_none() {
             self.watch.slices.own.forget(&key);
             self.watch.metrics.forget(&key);

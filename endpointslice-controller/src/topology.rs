@@ -1,4 +1,4 @@
-//! The Nodes, as far as endpoints and hints depend on them, kept up to date Node by Node.
+//! The zones and capacity of Nodes, updated with each event of a Node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ use crate::{
     zones::{Capacity, Ratios, Zones, is_overloaded},
 };
 
-/// How long changes of Nodes are gathered before hints are checked: a zone that fails is one check, not one for each Node.
+/// The debounce period for changes of Nodes, so that the failure of a whole zone causes one check.
 const NODE_CHANGES: Duration = Duration::from_secs(1);
 
-/// The zones and the capacity of the Nodes in the cache.
+/// The zones and capacity of the Nodes in the cache.
 pub(crate) struct Topology {
     nodes: Arc<Store<Node>>,
     state: Mutex<State>,
@@ -33,9 +33,9 @@ struct State {
     known: HashMap<Arc<str>, Arc<Node>>,
     zones: Arc<Zones>,
     capacity: Capacity,
-    /// The Nodes that came, or came to another zone, since [`Topology::take_moved`].
+    /// New Nodes, and Nodes with a new zone, since the last [`Topology::take_moved`].
     moved: HashSet<Text>,
-    /// Counts the changes that hints may depend on.
+    /// The number of changes so far that can affect hints.
     changes: u64,
 }
 
@@ -52,7 +52,7 @@ impl State {
         if old.is_none_or(|old| old.zone != node.zone) {
             let name = Text::new(&node.metadata.name);
             Arc::make_mut(&mut self.zones).insert(name.clone(), node.zone.clone());
-            // Every Service is synced after the first list in any case.
+            // Every Service is synced after the first list anyway.
             if origin != Origin::Initial {
                 self.moved.insert(name);
             }
@@ -72,7 +72,7 @@ impl Topology {
         Self { nodes, state: Mutex::default(), changed: Notify::new() }
     }
 
-    /// Takes an event of a Node in. Upstream: `pkg/controller/endpointslice`, `addNode`, `updateNode`, `deleteNode`.
+    /// Applies an event of a Node. Upstream: `pkg/controller/endpointslice`, `addNode`, `updateNode`, `deleteNode`.
     pub(crate) fn on_node(&self, event: &Event<Node>, origin: Origin) {
         let mut state = self.state.lock();
         match event {
@@ -94,22 +94,22 @@ impl Topology {
         self.changed.notify_one();
     }
 
-    /// The zones of all Nodes.
+    /// Returns the zone of each Node.
     pub(crate) fn zones(&self) -> Arc<Zones> {
         Arc::clone(&self.state.lock().zones)
     }
 
-    /// The Nodes that came, or came to another zone, since the last call. Endpoints of their Pods may name the wrong zone.
+    /// Returns and clears the new Nodes and the Nodes with a new zone. Endpoints of their Pods may have the wrong zone.
     pub(crate) fn take_moved(&self) -> HashSet<Text> {
         std::mem::take(&mut self.state.lock().moved)
     }
 
-    /// The zones' shares of the CPU; `None` if they are unknown.
+    /// Returns the zones' shares of CPU; `None` if unknown.
     pub(crate) fn ratios(&self) -> Option<Ratios> {
         self.state.lock().capacity.ratios()
     }
 
-    /// Calls `recheck` a while after Nodes have changed, once for all changes until then. Never ends.
+    /// Calls `recheck` one second after Nodes have changed, once for all changes until then. Never returns.
     pub(crate) async fn recheck_after_changes(&self, clock: &Clock, mut recheck: impl FnMut()) {
         let mut checked = 0;
         loop {
@@ -122,7 +122,7 @@ impl Topology {
         }
     }
 
-    /// The Services whose hints no longer fit the capacity of the zones.
+    /// Returns the Services whose hints no longer fit the capacity of the zones.
     pub(crate) fn overloaded(&self, memories: &Memories) -> Vec<Key> {
         let hinted = memories.with_hints();
         if hinted.is_empty() {

@@ -1,4 +1,4 @@
-//! Which events of slices bring which key to the queue: the same for both loops of slices.
+//! Handlers that enqueue Services at events of slices, shared by both loops of slices.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,55 +17,55 @@ use crate::{
     own_writes::{Author, OwnWrites, Wrote},
 };
 
-/// Keys whose sync waits for a cache.
+/// Keys whose sync waits for a cache to catch up.
 #[derive(Debug, Default)]
 pub(crate) struct Parked(Mutex<HashSet<Key>>);
 
 impl Parked {
-    /// Notes that the sync of a key waits.
+    /// Records that the sync of a key waits.
     pub(crate) fn park(&self, key: &Key) {
         self.0.lock().insert(key.clone());
     }
 
-    /// Notes an event that the sync of a key may have waited for. Returns whether it did wait.
+    /// Removes a key after an event that its sync may have waited for. Returns whether the sync waited.
     pub(crate) fn wake(&self, key: &Key) -> bool {
         self.0.lock().remove(key)
     }
 }
 
-/// The slices that a loop writes: turns events of them into keys of their Services, and knows the loop's own writes.
+/// The slices that a loop writes: turns their events into keys of Services, except for the events of own writes.
 ///
 /// Upstream: `pkg/controller/endpointslice`, `onEndpointSliceAdd`, `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
 pub(crate) struct SliceWatch {
     pub(crate) queue: Queue<Key>,
-    /// The value of the label [`MANAGED_BY`](crate::objects::MANAGED_BY) of the slices that this loop writes.
+    /// The value of the label [`MANAGED_BY`](crate::objects::MANAGED_BY) on the slices that this loop writes.
     pub(crate) managed_by: &'static str,
-    /// How long changes by others are gathered.
+    /// The debounce period for changes by other writers.
     pub(crate) delay: Duration,
-    /// Changes by operation.
+    /// Counter of slice changes, by operation.
     pub(crate) changes: Counters,
     pub(crate) own: OwnWrites,
     pub(crate) parked: Parked,
 }
 
-/// The key of the Service of a slice.
+/// Returns the key of the Service that owns a slice, from its label.
 pub(crate) fn service_key(slice: &Meta) -> Option<Key> {
     let name = slice.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(Key { namespace: slice.namespace.clone(), name: Arc::from(name) })
 }
 
 impl SliceWatch {
-    /// Watches the slices of that writer. Changes by others are gathered for `delay`.
+    /// Creates the watch for slices with this value of `managed-by`. Changes by other writers are debounced for `delay`.
     pub(crate) fn new(queue: &Queue<Key>, managed_by: &'static str, delay: Duration, changes: &Counters) -> Self {
         let (queue, changes) = (queue.clone(), changes.clone());
         Self { queue, managed_by, delay, changes, own: OwnWrites::default(), parked: Parked::default() }
     }
 
-    /// Enqueues the Service of a slice that somebody else changed. Own writes do so only if a sync waits to see them.
+    /// Enqueues the Service of a slice that another writer changed. An own write enqueues it only if a sync waits for the cache.
     pub(crate) fn on_slice(&self, event: &Event<Slice>, origin: Origin) {
         let ours = |slice: &Slice| slice.is_managed_by(self.managed_by);
         match event {
-            // After the first list, every Service is enqueued on its own account.
+            // After the first list, the handlers of Services enqueue every Service.
             Event::Added(_) if origin == Origin::Initial => {}
             Event::Added(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of),
             Event::Deleted(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_deletion),
@@ -89,7 +89,7 @@ impl SliceWatch {
         }
     }
 
-    /// Enqueues a Service whose sync waits. Returns whether it does.
+    /// Enqueues a Service whose sync waits for a cache. Returns whether it waits.
     fn wake(&self, key: &Key) -> bool {
         let waits = self.parked.wake(key);
         if waits {
@@ -105,7 +105,7 @@ impl SliceWatch {
         }
     }
 
-    /// Notes what happens to a write for the Service of that key.
+    /// Records the progress of a write for a Service.
     pub(crate) fn note(&self, key: &Key, note: &WriteNote) {
         let (operation, wrote) = match note {
             WriteNote::Begin => return self.own.begin(key),
@@ -120,12 +120,12 @@ impl SliceWatch {
         }
     }
 
-    /// Notes that a sync has ended: a request that was broken off has no answer.
+    /// Records the end of a sync: a request that was cancelled gets no answer.
     pub(crate) fn end(&self, key: &Key) {
         self.finish(key, None);
     }
 
-    /// Notes an answer. If somebody else changed a slice meanwhile, the Service is synced again.
+    /// Records an answer, and enqueues the Service if another writer changed a slice in the meantime.
     fn finish(&self, key: &Key, wrote: Option<(&Uid, Wrote)>) {
         if self.own.finish(key, wrote) {
             self.queue.add_debounced(key.clone(), self.delay);

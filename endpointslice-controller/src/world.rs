@@ -1,4 +1,4 @@
-//! Snapshots for tests.
+//! Builders of snapshots for tests.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) fn service(spec: &Value) -> Arc<Service> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-/// The Pod `p<index>` with an address of each family, ready.
+/// Builds the ready Pod `p<index>` with an address of each family.
 pub(crate) fn pod(index: usize) -> Pod {
     let (name, ip) = (format!("p{index:04}"), format!("10.{}.{}.{}", index / 62_500, index / 250 % 250, index % 250));
     serde_json::from_value(
@@ -47,7 +47,7 @@ pub(crate) fn node(zone: &str, cpu: &str) -> Node {
     .unwrap()
 }
 
-/// A Service with these Pods and nothing else.
+/// Builds the snapshot of a Service with these Pods and no slices.
 pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, max_endpoints: usize) -> Snapshot {
     let mut zones = Zones::default();
     zones.insert(NODE.into(), Text::default());
@@ -64,7 +64,7 @@ pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, max_endpoints: usize
     }
 }
 
-/// A slice of the Service with the endpoints of these Pods.
+/// Builds a slice of the Service with the endpoints of these Pods.
 pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Slice> {
     let endpoints: Vec<Value> = pods
         .into_iter()
@@ -85,7 +85,7 @@ pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Sl
     )
 }
 
-/// Hand-made Endpoints `web` with these subsets, and the slices that mirror them.
+/// Builds hand-made Endpoints `web` with these subsets, and the slices that mirror them.
 pub(crate) fn mirrored(subsets: &Value, slices: &[Value]) -> mirroring::snapshot::Snapshot {
     let meta = json!({"name": "web", "namespace": "ns", "uid": "e"});
     let read_slice = |slice: &Value| Arc::new(serde_json::from_value::<Slice>(slice.clone()).unwrap());
@@ -98,7 +98,7 @@ pub(crate) fn mirrored(subsets: &Value, slices: &[Value]) -> mirroring::snapshot
     }
 }
 
-/// A slice that mirrors these addresses at port 80.
+/// Builds a slice that mirrors these addresses with port 80.
 pub(crate) fn mirrored_slice(name: &str, family: &str, addresses: &[&str]) -> Value {
     let endpoints: Vec<Value> =
         addresses.iter().map(|ip| json!({"addresses": [ip], "conditions": {"ready": true}})).collect();
@@ -106,7 +106,7 @@ pub(crate) fn mirrored_slice(name: &str, family: &str, addresses: &[&str]) -> Va
         "ports": [{"name": "", "port": 80, "protocol": "TCP"}]})
 }
 
-/// Port 80 of a subset.
+/// Builds port 80 of a subset.
 pub(crate) fn port() -> Value {
     json!([{"port": 80, "protocol": "TCP"}])
 }

@@ -1,4 +1,4 @@
-//! The zones of Nodes, and their shares of the CPU.
+//! The zones of Nodes, and each zone's share of the CPU.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use common::{intern::Text, map::HashMap};
 
 use crate::objects::Node;
 
-/// How much more than its share a zone may have to serve. Upstream: `OverloadThreshold`.
+/// The maximal load of a zone relative to its share. Upstream: `OverloadThreshold`.
 const OVERLOAD: f64 = 1.2;
 
-/// The zone of every Node in the cache, by the Node's name; empty if the Node has none.
+/// The zone of every Node in the cache, by the Node's name; empty for a Node without a zone.
 pub type Zones = HashMap<Text, Text>;
 
-/// The share of each zone in the CPUs of all.
+/// The share of each zone in the CPU of all zones, from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ratios(pub(crate) BTreeMap<Text, f64>);
 
-/// How many endpoints serve a zone.
+/// The number of endpoints hinted to each zone.
 pub type Counts = BTreeMap<Text, usize>;
 
-/// The CPU of all zones, kept up to date Node by Node.
+/// The CPU of each zone, updated with each change of a Node.
 #[derive(Clone, Debug, Default)]
 pub struct Capacity {
-    /// Thousandths of CPUs, and the number of Nodes.
+    /// Millicores and the number of Nodes, by zone.
     zones: BTreeMap<Text, (i128, usize)>,
-    /// The number of Nodes without a zone or without CPUs.
+    /// The number of Nodes without a zone or without CPU.
     incomplete: usize,
 }
 
 impl Capacity {
-    /// Adds the CPU of a Node. A Node that is not ready, or is excluded by its labels, counts for nothing.
+    /// Adds the CPU of a Node. Nodes that are not ready, or are excluded by a label, are ignored.
     pub fn add(&mut self, node: &Node) {
         self.count(node, 1);
     }
 
-    /// Takes the CPU of a Node away that was added in this state.
+    /// Subtracts the CPU of a Node, which must be in the state in which it was added.
     pub fn remove(&mut self, node: &Node) {
         self.count(node, -1);
     }
@@ -55,7 +55,7 @@ impl Capacity {
         }
     }
 
-    /// The share of each zone; `None` if a Node lacks information, or if there are not two zones.
+    /// Returns the share of each zone; `None` if a Node lacks its zone or CPU, or if there are fewer than two zones.
     pub fn ratios(&self) -> Option<Ratios> {
         let total: i128 = self.zones.values().map(|(cpu, _)| cpu).sum();
         if self.incomplete > 0 || self.zones.len() < 2 || total == 0 {
@@ -66,14 +66,14 @@ impl Capacity {
     }
 }
 
-/// Whether hints that were given no longer fit: a zone has fewer endpoints than it needs.
+/// Whether hints no longer fit, because a zone has fewer endpoints than its minimum.
 pub fn is_overloaded(ratios: Option<&Ratios>, given: &Counts) -> bool {
     let Some(ratios) = ratios else { return true };
     let total: usize = given.values().sum();
     ratios.0.iter().any(|(zone, share)| given.get(zone).is_none_or(|count| *count < needed(total as f64 * share)))
 }
 
-/// What a zone needs at least whose share that is.
+/// Returns the minimal number of endpoints for a zone with this share of all endpoints.
 pub(crate) fn needed(share: f64) -> usize {
     (share * (1.0 / OVERLOAD)).ceil() as usize
 }

@@ -1,6 +1,6 @@
 //! The requests of the loops depend on the endpoints that are written, and never on numbers or texts in a spec.
 //!
-//! What deciding allocates is bounded in `hostile.rs`; what hostile Services cost their neighbours, in `neighbours.rs`.
+//! `hostile.rs` bounds the allocations of decisions, and `neighbours.rs` the effect of hostile Services on other Services.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, World, endpoints, web};
 
-/// The Pods of the large Service.
+/// The number of Pods of the large Service.
 const PODS: usize = 3_000;
-/// The number of endpoints up to which a slice is filled, by default.
+/// The default number of endpoints up to which a slice is filled.
 const SLICE: usize = 100;
 /// The number of addresses up to which Endpoints are filled.
 const MAX_ENDPOINTS: usize = 1_000;
 
-/// How many writes of each kind the loops have made since the log was cleared, Events aside.
+/// Returns the number of writes of each kind since the log was cleared, without Events.
 fn writes(world: &World) -> BTreeMap<String, u64> {
     let mut out = BTreeMap::new();
     for write in &world.sandbox.writes().all() {
@@ -37,14 +37,14 @@ fn forget(world: &World) {
     world.sandbox.writes().clear();
 }
 
-/// The requests that read or write, Events and watches aside.
+/// Returns the number of requests, without Events and watches.
 fn requests(world: &World) -> u64 {
     let count = |verb: Option<&str>, resource: Option<&str>| world.sandbox.requests().count(Some(ME), verb, resource);
     count(None, None) - count(None, Some("events")) - count(Some("watch"), None)
 }
 
 #[tokio::test(start_paused = true)]
-async fn thousands_of_pods_are_written_slice_by_slice_and_a_change_of_one_costs_its_slices() {
+async fn thousands_of_pods_are_written_once_and_a_change_of_one_pod_writes_its_slice() {
     let world = World::new().await;
     world.pods(0..PODS).await;
     world.wait(5).await;
@@ -54,7 +54,7 @@ async fn thousands_of_pods_are_written_slice_by_slice_and_a_change_of_one_costs_
     let slices = PODS.div_ceil(SLICE) as u64;
     let wanted = [("create endpoints".to_owned(), 1), ("create endpointslices".to_owned(), slices)];
     assert_eq!(writes(&world), BTreeMap::from(wanted));
-    assert_eq!(requests(&world), slices + 1, "nothing is read, and nothing is asked twice");
+    assert_eq!(requests(&world), slices + 1, "no reads and no repeated requests");
     assert_eq!(world.slices().await.iter().map(|slice| endpoints(slice).len()).sum::<usize>(), PODS);
     let there = world.sandbox.get("endpoints", Some(NS), "web").await.unwrap();
     assert_eq!(there["subsets"][0]["addresses"].as_array().unwrap().len(), MAX_ENDPOINTS);
@@ -68,12 +68,12 @@ async fn thousands_of_pods_are_written_slice_by_slice_and_a_change_of_one_costs_
 
     forget(&world);
     world.wait(600).await;
-    assert_eq!(requests(&world), 0, "what is as wanted costs nothing");
+    assert_eq!(requests(&world), 0, "a settled Service costs no request");
 }
 
-/// Servers refuse anything beyond; `hostile.rs` decides about that, too.
+/// Servers reject anything beyond these limits, which `hostile.rs` covers.
 #[tokio::test(start_paused = true)]
-async fn services_at_the_limits_of_validation_cost_no_request_more_than_others() {
+async fn services_at_the_limits_of_validation_cost_as_few_requests_as_others() {
     let world = World::new().await;
     world.pods(0..4).await;
     world.wait(2).await;
@@ -99,7 +99,7 @@ async fn services_at_the_limits_of_validation_cost_no_request_more_than_others()
         service["metadata"] = json!({"name": name, "namespace": NS, "annotations": {"note": "n".repeat(200_000)}});
         world.apply(service).await;
         world.wait(120).await;
-        // One object of each kind, and nothing that is read.
+        // One object of each kind is written, and none is read.
         let wanted = [("create endpoints".to_owned(), 1), ("create endpointslices".to_owned(), 1)];
         assert_eq!(writes(&world), BTreeMap::from(wanted), "{name}");
         assert_eq!(requests(&world), 2, "{name}");

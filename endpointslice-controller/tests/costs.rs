@@ -1,4 +1,4 @@
-//! What one Service with thousands of Pods costs, measured in allocated bytes: a process of its own, so that nothing else allocates.
+//! The allocations for one Service with thousands of Pods. A separate process, so that nothing else allocates.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -23,11 +23,11 @@ use endpointslice_controller::{
 use jiff::Timestamp;
 use serde_json::json;
 
-/// Counts everything that is allocated.
+/// Counts all allocated bytes.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// The bytes that `work` allocates, given back or not.
+/// Returns the bytes that `work` allocates, including those that it frees again.
 fn allocated<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let before = ALLOCATOR.total_allocated();
     let out = work();
@@ -56,7 +56,7 @@ fn pods_of(index: &Membership, service: &Service) -> Pods {
     index.members(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
 }
 
-/// A Service whose slices are as wanted.
+/// A Service whose slices are up to date.
 struct World {
     service: Arc<Service>,
     zones: Arc<Zones>,
@@ -113,7 +113,7 @@ impl World {
     }
 }
 
-/// What an event of one Pod, the list of members, a sync with one change and a sync without changes allocate.
+/// Returns the bytes allocated by an event of one Pod, the list of members, a sync with one change and a sync without changes.
 fn allocated_for_one_change(pods: usize) -> [usize; 4] {
     let mut world = World::new(pods);
     let unchanged = world.snapshot();
@@ -133,7 +133,7 @@ fn allocated_for_one_change(pods: usize) -> [usize; 4] {
         allocated(|| Decision::<SliceController>::with_forecast(&unchanged, Timestamp::UNIX_EPOCH));
     assert!(
         with_forecast < for_nothing + 2_000,
-        "nor where there is no change: {with_forecast} bytes, {for_nothing} without"
+        "nor in a sync without changes: {with_forecast} bytes, {for_nothing} without"
     );
     [for_event, for_list, for_one, for_nothing]
 }
@@ -147,7 +147,7 @@ fn a_change_of_one_pod_costs_the_same_in_a_large_service() {
     // One slice and the index of its Pods: an endpoint takes about 300 bytes.
     assert!(for_one < 100 * 1_000, "a sync with one change allocates {for_one} bytes");
     assert!(for_nothing < 15_000, "a sync without changes allocates {for_nothing} bytes");
-    // What grows are lists of parts and of slices, by some bytes for 64 or 100 Pods.
+    // Only the lists of parts and of slices grow, by some bytes for each 64 or 100 Pods.
     for (small, large) in small.into_iter().zip(large) {
         assert!(2 * large < 3 * small + 20_000, "{small} bytes with 500 Pods, {large} with 5,000");
     }
@@ -172,7 +172,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     (there.metadata.labels, there.subsets) = (wanted.labels, wanted.subsets);
     let there = Arc::new(there);
     let (for_all, plan) = allocated(|| endpoints::decide::decide(&snapshot(&pods, None, None, &there)));
-    let endpoints::plan::Plan::Keep(wanted) = plan else { panic!("nothing is known of a sync before") };
+    let endpoints::plan::Plan::Keep(wanted) = plan else { panic!("there was no sync before") };
     assert!(!wanted.write && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
 
     let (seen, settled) = (Some(Arc::new(wanted.seen)), Some(Settled::new(&service, &there)));
@@ -185,7 +185,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
         allocated(|| Decision::<EndpointsController>::with_forecast(&snapshot_of_nothing, Timestamp::UNIX_EPOCH));
     assert_eq!(with_forecast, for_nothing, "neither the forecast of a quiet sync nor its account allocates anything");
 
-    // Another list of Pods, or another version of an object, is looked at.
+    // A different list of Pods, or a different version of an object, is processed in full.
     let others: Pods = pods.iter().cloned().collect();
     assert!(matches!(
         endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
@@ -198,9 +198,9 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     assert!(matches!(plan, endpoints::plan::Plan::Keep(wanted) if wanted.write));
 }
 
-/// One after the other: what a test allocates is counted for the whole process.
+/// One test after the other, because allocations are counted for the whole process.
 #[test]
-fn a_sync_builds_what_it_writes() {
+fn a_sync_builds_only_what_it_writes() {
     a_change_of_one_pod_costs_the_same_in_a_large_service();
     endpoints_that_are_as_wanted_are_not_built_again();
 }

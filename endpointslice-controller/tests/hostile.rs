@@ -1,5 +1,5 @@
-//! Services, Pods and Endpoints with every list at its limit and beyond: what deciding about them allocates. A process of its own, because
-//! it counts memory.
+//! Allocations of decisions about Services, Pods and Endpoints with every list at its limit and beyond. A separate process,
+//! because it counts memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -22,17 +22,17 @@ use endpointslice_controller::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Counts everything that is allocated.
+/// Counts all allocated bytes.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What deciding may allocate for each byte of the Service and its Pods.
+/// Allowed bytes for each byte of the Service and its Pods.
 const EACH_BYTE: usize = 16;
-/// What deciding may allocate for each port of a new slice.
+/// Allowed bytes for each port of a new slice.
 const EACH_NEW_PORT: usize = 128;
-/// What mirroring may allocate for each address of each distinct list of ports.
+/// Allowed bytes for each mirrored address of each distinct list of ports.
 const EACH_MIRRORED: usize = 1536;
-/// What deciding may allocate besides.
+/// Allowed bytes in addition, independent of the input.
 const BESIDES: usize = 1 << 20;
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
@@ -109,7 +109,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
     )
 }
 
-/// Up to 500 Pods with nothing but an address and a port, whose number is another one on each Pod.
+/// Generates up to 500 Pods with only an address and a port, whose number is different on each Pod.
 fn pods_that_differ() -> impl Strategy<Value = Vec<Value>> {
     prop::sample::select(vec![30usize, 500]).prop_map(|pods| (0..pods).map(pod_with_its_own_number).collect())
 }
@@ -121,7 +121,7 @@ fn pod_with_its_own_number(n: usize) -> Value {
         "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}})
 }
 
-/// Decides about the slices and the Endpoints of a Service. Returns for each what that allocated, and what it may allocate.
+/// Decides the slices and the Endpoints of a Service. Returns the allocated and the allowed bytes for both.
 fn allocated_and_limit(
     service: &Value,
     pods: Vec<Value>,
@@ -173,7 +173,7 @@ proptest! {
         max_endpoints_per_slice in prop::sample::select(vec![1usize, 3, 100, 1000]),
     ) {
         for (allocated, limit) in allocated_and_limit(&service, pods, max_endpoints_per_slice).into_iter().flatten() {
-            prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
+            prop_assert!(allocated <= limit, "{allocated} bytes are allocated, {limit} are allowed");
         }
     }
 }
@@ -185,11 +185,11 @@ fn ten_thousand_ports_on_five_hundred_pods_that_differ_are_not_multiplied_out() 
             "ports": (0..10_000).map(port).collect::<Vec<_>>()}});
     let pods = (0..500).map(pod_with_its_own_number).collect();
     for (allocated, limit) in allocated_and_limit(&service, pods, 100).unwrap() {
-        assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
+        assert!(allocated <= limit, "{allocated} bytes are allocated, {limit} are allowed");
     }
 }
 
-/// A subset of Endpoints: the first of its ports, how many it has, and the same of its addresses.
+/// The shape of a subset: first port, number of ports, first address, number of addresses.
 type Shape = (usize, usize, usize, usize);
 
 fn any_shape() -> impl Strategy<Value = Shape> {
@@ -231,11 +231,11 @@ proptest! {
         let before = ALLOCATOR.total_allocated();
         let _ = Decision::<MirroringController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
         let allocated = ALLOCATOR.total_allocated() - before;
-        prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
+        prop_assert!(allocated <= limit, "{allocated} bytes are allocated, {limit} are allowed");
     }
 }
 
-/// One after the other: what a test allocates is counted for the whole process.
+/// One test after the other, because allocations are counted for the whole process.
 #[test]
 fn hostile_objects_cost_no_more_than_their_size_allows() {
     ten_thousand_ports_on_five_hundred_pods_that_differ_are_not_multiplied_out();

@@ -1,4 +1,4 @@
-//! Services with thousands of Pods, a hundred ports or thousands of mirrored addresses cost the Services beside them nothing.
+//! Services with thousands of Pods, a hundred ports or thousands of mirrored addresses do not affect other Services.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -15,28 +15,29 @@ use crate::world::{ME, NS, SLICES, World, endpoints, web};
 
 /// The namespace of the hostile Services.
 const HOSTILE: &str = "hostile";
-/// The ordinary Services, each with two Pods.
+/// The number of ordinary Services, each with two Pods.
 const ORDINARY: usize = 50;
-/// The Pods that each of the hostile Services selects.
+/// The number of Pods that each hostile Service selects.
 const PODS: usize = 2_000;
-/// The ports of each of the hostile Services.
+/// The number of ports of each hostile Service.
 const PORTS: usize = 100;
-/// The addresses of the Endpoints that are mirrored.
+/// The number of addresses in the mirrored Endpoints.
 const ADDRESSES: usize = 3_000;
-/// The readiness of that many Pods of the hostile Services changes while the ordinary Services are observed.
+/// The number of hostile Pods whose readiness changes while the ordinary Services are observed.
 const CHANGES: usize = 40;
-/// The requests that the hostile Services may cost: each change writes a slice and the Endpoints of the two Services that select the
-/// Pod, each slice of a hundred endpoints is created once, and eighty are for what changes while the Pods are created.
+/// The maximal number of requests for the hostile Services: each change writes a slice and the Endpoints of both Services that
+/// select the Pod, each slice of a hundred endpoints is created once, and eighty requests cover the changes while the Pods are
+/// created.
 const HOSTILE_REQUESTS: u64 = (2 * 2 * CHANGES + 2 * PODS / 100 + 80) as u64;
-/// A fault that does nothing but count the requests in a namespace.
+/// A fault without effect that counts the requests in a namespace.
 const COUNTED: Action = Action::Latency(Duration::ZERO);
 
-/// What fifty Services cost whose Pods are created, change and leave them.
+/// The cost of fifty Services whose Pods are created, become unready and get other labels.
 struct Observed {
     taken: Duration,
-    /// The writes in their namespace by verb and resource.
+    /// Writes in their namespace, by verb and resource.
     writes: BTreeMap<String, u64>,
-    /// The requests in their namespace, refused or not.
+    /// Requests in their namespace, refused or not.
     requests: u64,
     /// All other requests.
     hostile: u64,
@@ -52,7 +53,7 @@ async fn hostile_services_cost_their_neighbours_nothing() {
     assert!((1..=HOSTILE_REQUESTS).contains(&beside.hostile), "{} requests for the hostile Services", beside.hostile);
 }
 
-/// Creates fifty Services with their Pods, makes a Pod of each unready, and then relabels it, beside hostile Services or not.
+/// Creates fifty Services with their Pods, makes one Pod of each unready and then relabels it, with or without hostile Services.
 async fn observe(beside_hostile: bool) -> Observed {
     let world = World::new().await;
     world.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTILE}})).await;
@@ -104,12 +105,12 @@ async fn observe(beside_hostile: bool) -> Observed {
     Observed { taken, writes, requests, hostile }
 }
 
-/// Gives the loops the time to act on a change, so that changes are gathered in the same way in each run.
+/// Gives the loops time to act on a change, so that changes are debounced in the same way in each run.
 async fn rest(world: &World) {
     world.clock.sleep(Duration::from_millis(1)).await;
 }
 
-/// Waits until each ordinary Service has so many endpoints, and so many that are ready, in its slices and its Endpoints.
+/// Waits until slices and Endpoints of each ordinary Service have this many endpoints, in total and ready.
 async fn until_ready(world: &World, all: usize, ready: usize) {
     for _ in 0..600 {
         world.clock.sleep(Duration::from_millis(100)).await;
@@ -150,8 +151,8 @@ async fn add_pod(world: &World, namespace: &str, name: &str, labels: &Value, net
     world.sandbox.merge("pods", Some(namespace), name, Some("status"), status).await.unwrap();
 }
 
-/// Creates two Services that select thousands of Pods by a hundred ports, whose names no Pod has in the second one, and a Service
-/// whose Endpoints of thousands of addresses are mirrored.
+/// Creates two Services that select thousands of Pods with a hundred ports, and one with thousands of mirrored addresses. The
+/// named ports of the second Service exist on no Pod.
 async fn add_hostile(world: &World) {
     let ports = |target: &dyn Fn(usize) -> Value| -> Vec<Value> {
         (0..PORTS).map(|n| json!({"name": format!("port-{n}"), "port": 1 + n, "targetPort": target(n)})).collect()
@@ -180,7 +181,7 @@ async fn add_hostile(world: &World) {
         .await;
 }
 
-/// The hostile Services have got what they select: being cheap does not mean being left out.
+/// Checks that the hostile Services have their endpoints too, instead of being skipped.
 async fn assert_hostile_are_served(world: &World) {
     let mut served: BTreeMap<String, usize> = BTreeMap::new();
     for slice in world.sandbox.list(SLICES, Some(HOSTILE)).await.unwrap() {

@@ -1,4 +1,4 @@
-//! The graph and the queues that its changes fill.
+//! The graph of owners and the queues of the work that follows from its changes.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -21,14 +21,14 @@ use crate::{
     place::object_ref,
 };
 
-/// What monitors and workers share. Nobody waits while holding the graph.
+/// State shared by the monitors and the workers. The lock on the graph is never held across an `await`.
 pub(crate) struct Collection {
     pub(crate) graph: Mutex<Graph>,
     pub(crate) delete: Queue<ObjectKey>,
     pub(crate) orphan: Queue<ObjectKey>,
     pub(crate) parked: Parked,
-    /// Whether somebody else leads. What changes ask for is not kept then: keys of objects that come and go would pile up.
-    /// Changes only while the graph is held.
+    /// True until this process leads. Work that follows from changes is then dropped, because no worker would remove the keys of
+    /// objects that are created and deleted meanwhile. Changes only under the lock of `graph`.
     stands_by: AtomicBool,
     recorder: Recorder,
     metrics: ControllerMetrics,
@@ -46,7 +46,7 @@ impl Collection {
         Self { graph, delete, orphan, parked, stands_by, recorder, metrics }
     }
 
-    /// This process leads from now on: whatever there is to do is asked for.
+    /// Enqueues all work that the graph contains, once this process has become the leader.
     pub(crate) async fn take_over(&self) {
         let mut part = 0;
         loop {
@@ -65,7 +65,7 @@ impl Collection {
         }
     }
 
-    /// What was waited for is there.
+    /// Enqueues the objects that waited for `awaited`, which has come true.
     pub(crate) fn wake(&self, awaited: &Awaited) {
         for (queue, key) in self.parked.take(awaited) {
             match queue {
@@ -75,12 +75,12 @@ impl Collection {
         }
     }
 
-    /// A monitor has seen something.
+    /// Applies a change that a monitor reports. The origin of the change determines the priority of the work.
     pub(crate) fn seen(&self, origin: Origin, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         self.change(priority(origin), change);
     }
 
-    /// Changes the graph, and enqueues the work that follows.
+    /// Changes the graph, and enqueues the work that follows unless this process is a standby.
     pub(crate) fn change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         let mut work = Vec::new();
         self.metrics.changes.add();

@@ -1,4 +1,4 @@
-//! The loop that judges objects by their owners.
+//! The loop that deletes objects whose owners no longer exist.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub mod snapshot;
 mod act;
 mod observe;
 
-/// Judges objects by their owners.
+/// Decides for each object whether its owners keep it, and deletes it or changes its references.
 pub struct Collector {
     pub(crate) collection: Arc<Collection>,
     pub(crate) monitors: Arc<Monitors>,

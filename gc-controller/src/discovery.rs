@@ -1,4 +1,4 @@
-//! What the API server serves.
+//! Discovery: the resources that the API server serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,23 @@ use serde::Deserialize;
 
 use crate::graph::Kind;
 
-/// What asks for everything about a root in one answer. Every supported server knows it.
+/// `Accept` header of aggregated discovery, which describes a whole root in one answer. Every supported server version has it.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// What a resource must support to be collected.
+/// Verbs that a resource must support to be collected.
 const VERBS: [&str; 3] = ["delete", "list", "watch"];
-/// Resources that are neither watched nor collected, by group and name.
+/// Group and plural of resources that are neither watched nor collected.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
-/// Everything that is served.
+/// The result of discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// The resource of each kind in every version, by the name of the kind and by that name in lower case.
+    /// Resource of each kind in every version, under the name of the kind and under that name in lower case.
     ///
-    /// Owner references name a kind either way; `...List` names no kind here, although upstream maps it to a resource.
+    /// Both forms occur in owner references. Unlike upstream, `...List` is not the name of a kind here.
     pub kinds: HashMap<Kind, Resource>,
-    /// Resources that can be watched and collected, each in the version its server prefers.
+    /// Resources that can be watched and collected, each in the version that the server prefers.
     pub collected: BTreeSet<Resource>,
-    /// Groups and versions of which the server does not know at present what they serve.
+    /// Group and version pairs that the server marks as stale, because it cannot reach the server behind them.
     pub failed: BTreeSet<(String, String)>,
 }
 
@@ -76,9 +76,9 @@ struct FoundKind {
     kind: String,
 }
 
-/// The same text, for as long as the process lives.
+/// Returns the same text with a static lifetime.
 ///
-/// Names of resources come from a small set that recurs at every look: each is kept once.
+/// Resource names come from a small set that recurs in every discovery, so each name is leaked only once.
 fn forever(text: &str) -> &'static str {
     static ALL: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
     let mut all = ALL.lock();
@@ -91,10 +91,11 @@ fn forever(text: &str) -> &'static str {
 }
 
 impl Served {
-    /// Asks the server.
+    /// Reads the discovery documents of the server.
     ///
     /// # Errors
-    /// If the server does not answer, or not in a way that can be read. An answer without a resource is an error, too.
+    /// If the server does not answer, if the answer is not a discovery document, or if it contains no resource that can be
+    /// collected.
     pub async fn read(api: &Api) -> Result<Self, Error> {
         let mut out = Self::default();
         for root in ["/api", "/apis"] {
@@ -114,12 +115,12 @@ impl Served {
         for group in list.items {
             let mut preferred = BTreeSet::new();
             for version in &group.versions {
-                // What is still said of it is old.
+                // The resources of a stale version are out of date.
                 if version.freshness == "Stale" {
                     self.failed.insert((group.metadata.name.clone(), version.version.clone()));
                     continue;
                 }
-                // What has a slash in its name is no resource of its own.
+                // A name with a slash is a subresource.
                 for found in version.resources.iter().filter(|found| !found.resource.contains('/')) {
                     self.found(&group.metadata.name, &version.version, found, &mut preferred);
                 }
@@ -128,7 +129,8 @@ impl Served {
         Ok(())
     }
 
-    /// `preferred` collects the names that a version before this one, which the server prefers, serves.
+    /// Adds a discovered resource. `preferred` holds the names already served by a more preferred version; only the first version
+    /// of a name is collected.
     fn found(&mut self, group: &str, version: &str, found: &Found, preferred: &mut BTreeSet<String>) {
         let resource = Resource {
             group: forever(group),
@@ -145,7 +147,7 @@ impl Served {
         }
     }
 
-    /// Maps a kind to its resource. A kind whose own name is the lower-case name of another kind keeps that name.
+    /// Maps a kind to its resource. If the name of one kind equals the lower-case name of another, the exact name has precedence.
     fn add_kind(&mut self, resource: Resource) {
         let api_version = Text::new(&resource.api_version());
         let named = |kind: &str| Kind { api_version: api_version.clone(), kind: Text::new(kind) };

@@ -1,13 +1,14 @@
-//! Who owns whom: every object of the cluster, by uid, with its owners and its dependents.
+//! The graph of owners: every object of the cluster by UID, with its owners and its dependents.
 //!
-//! - One node an object. A node is *virtual* while it is known from somebody's owner reference only.
-//! - Changes come in through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], and full sets through
-//!   [`Graph::begin`], [`Graph::include`] and [`Graph::complete`]. They say what is to be looked at because of them
-//!   ([`Work`]), make no requests and depend on nothing but what is here.
-//! - Nothing else remembers what monitors have seen, and nodes are small: kinds and namespaces are shared, so are lists of
-//!   owners, and the lists of dependents begin inline.
-//! - No change costs more than the owners of the object it is about, those that begin or end the deletion of an owner aside:
-//!   these look at its dependents once.
+//! - Each object has one node. A node is *virtual* while no active monitor has seen its object, for example if only owner
+//!   references name the object.
+//! - Changes arrive through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], and full sets through [`Graph::begin`],
+//!   [`Graph::include`] and [`Graph::complete`]. These methods report the work that follows ([`Work`]). They send no requests and
+//!   depend only on the graph.
+//! - The graph is the only memory of what monitors have seen. Nodes are small: kinds, namespaces and lists of owners are shared,
+//!   and a single dependent is stored inline.
+//! - A change costs time proportional to the number of owners of its object. Only the start or the end of the deletion of an
+//!   owner costs more: it visits the dependents of the owner once.
 //!
 //! Upstream: `pkg/controller/garbagecollector`, `graph_builder.go` and `graph.go`.
 
@@ -44,42 +45,42 @@ pub use node::{Identity, Node};
 pub use source::{Seen, Source};
 pub use view::{Dependent, OwnerState, View};
 
-/// The finalizer of an object whose dependents go first.
+/// The finalizer of an object in foreground deletion.
 pub const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an object whose dependents are to be released.
+/// The finalizer of an object whose dependents are released before it is deleted.
 pub const ORPHAN: &str = "orphan";
 
-/// How many owners are remembered to be gone. Upstream: 500; a deletion storm has more owners than that.
+/// Capacity of the memory of deleted owners. Upstream: 500, which is less than the number of owners in a mass deletion.
 const ABSENT: usize = 20_000;
 
-/// What a change asks for.
+/// Work that follows from a change of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Somebody should see whether the object may stay.
+    /// Decide whether the object may stay.
     Judge(Uid),
-    /// The same, after a back-off.
+    /// Decide whether the object may stay, after a back-off.
     JudgeLater(Uid),
-    /// The dependents of the object are to be released.
+    /// Release the dependents of the object.
     Orphan(Uid),
-    /// The node stands for something else now: earlier failures were another's.
+    /// Reset the back-off of the object, because its node has a new identity and the earlier failures concern the old one.
     Forget(Uid),
-    /// Users are to be told of an owner reference across namespaces.
+    /// Record an Event about an owner reference across namespaces.
     WrongNamespace(Box<WrongNamespace>),
 }
 
 /// An owner reference that crosses namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongNamespace {
-    /// Whose reference it is.
+    /// The object with the reference.
     pub dependent: Identity,
-    /// Its kind.
+    /// Group, version and kind of the dependent.
     pub kind: Kind,
-    /// The reference.
+    /// The reference to an owner in another namespace.
     pub reference: OwnerRef,
 }
 
 impl WrongNamespace {
-    /// What users are told.
+    /// Message of the Event, as upstream words it.
     pub fn message(&self) -> String {
         let (namespace, owner) = (&self.dependent.namespace, &self.reference);
         format!(
@@ -89,66 +90,66 @@ impl WrongNamespace {
     }
 }
 
-/// The graph.
+/// The graph of owners.
 #[derive(Default)]
 pub struct Graph {
     kinds: Kinds,
     nodes: Slab,
     sources: Sources,
-    /// Of objects that several monitors see: those that were not the first. Some are served in two groups.
+    /// Further monitors of objects that several monitors see, without the first monitor. Some objects are served in two groups.
     others: HashMap<NodeId, SmallVec<[Source; 1]>>,
     absent: Absent,
 }
 
 impl Graph {
-    /// The number of a kind; the same for as long as something in the graph is of that kind or names it.
+    /// Returns the number of a kind. The number stays the same while a node, a reference or a monitor in the graph uses the kind.
     pub fn kind_id(&mut self, api_version: &str, kind: &str) -> KindId {
         self.kinds.id(&api_version.into(), &kind.into())
     }
 
-    /// The kind of that number.
+    /// Returns the kind with this number.
     pub fn kind(&self, id: KindId) -> &Kind {
         self.kinds.get(id)
     }
 
-    /// A new monitor of objects of that kind.
+    /// Registers a new monitor for objects of this kind.
     pub fn source(&mut self, api_version: &str, kind: &str) -> Source {
         let kind = self.kind_id(api_version, kind);
         self.kinds.hold(kind);
         self.sources.add(kind)
     }
 
-    /// How many objects a monitor was the first to see.
+    /// Number of objects that belong to this monitor. An object that several monitors see belongs to one of them.
     pub fn objects_of(&self, source: Source) -> usize {
         self.sources.get(source.number).map_or(0, |census| census.objects as usize)
     }
 
-    /// How many nodes there are.
+    /// Number of nodes, including virtual nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Whether the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many nodes are virtual. Costs a look at every node.
+    /// Number of virtual nodes. Visits every node.
     pub fn virtual_nodes(&self) -> usize {
         self.nodes.iter().filter(|node| node.is_virtual()).count()
     }
 
-    /// The node of that uid.
+    /// Returns the node with this UID.
     pub fn node(&self, uid: &Uid) -> Option<&Node> {
         self.nodes.find(uid).map(|id| self.nodes.get(id))
     }
 
-    /// Remembers that there is no object of that identity, and never will be.
+    /// Records that no object has this identity. UIDs are never reused, so the record stays true.
     pub fn remember_absent(&mut self, identity: Identity) {
         self.absent.insert(identity);
     }
 
-    /// Whether what `reference` of an object in `namespace` names is known to be gone.
+    /// Whether the owner that `reference` names is known not to exist. `namespace` is the namespace of the dependent.
     fn is_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
         let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
         let name = (&*reference.name).into();
@@ -160,7 +161,7 @@ impl Graph {
         !namespace.is_empty() && self.absent.contains(&identity)
     }
 
-    /// What a monitor of `kind` sees of an object.
+    /// Returns the identity of an object that a monitor of `kind` has seen.
     fn identity_of(kind: KindId, meta: &Meta) -> Identity {
         Identity { kind, namespace: meta.namespace.clone(), name: Arc::clone(&meta.name), uid: meta.uid.clone() }
     }

@@ -1,4 +1,4 @@
-//! What one monitor sees, put into the graph as it comes: nothing else keeps it.
+//! The sink of a monitor: puts each object into the graph of owners as it arrives, and keeps no copy.
 
 #[cfg(test)]
 mod guards;
@@ -18,7 +18,7 @@ use crate::{
     objects::Partial,
 };
 
-/// The sink of one resource: its objects go into the graph of owners.
+/// The sink of one resource, which fills the graph of owners.
 pub(crate) struct GraphSink {
     collection: Arc<Collection>,
     source: Source,
@@ -36,7 +36,7 @@ impl GraphSink {
     }
 }
 
-/// Objects of a full set count as soon as they are read: they are as they are said to be, whether or not the rest comes.
+/// Each object of a full set is applied as soon as it is read: its metadata is valid even if the rest of the set never arrives.
 impl Sink for GraphSink {
     type Object = Partial;
     type Set = Seen;
@@ -59,7 +59,7 @@ impl Sink for GraphSink {
         self.at_least(entry.meta().resource_version);
     }
 
-    /// Every object concerns the graph.
+    /// No object is foreign to the graph.
     fn foreign(&self, head: &Head<'_>) {
         self.at_least(head.version());
     }
@@ -81,6 +81,6 @@ impl Sink for GraphSink {
         self.collection.graph.lock().objects_of(self.source)
     }
 
-    /// Nobody asks for it: no monitor is resynced.
+    /// Monitors are never resynced.
     fn replay(&self) {}
 }

@@ -1,10 +1,10 @@
-//! What the queues hold.
+//! The key of both queues.
 
 use std::fmt;
 
 use common::{meta::Uid, queue::QueueKey};
 
-/// An object, by uid.
+/// The UID of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectKey(pub Uid);
 
@@ -19,7 +19,7 @@ impl QueueKey for ObjectKey {
         (!text.is_empty()).then(|| Self(Uid::new(text)))
     }
 
-    /// All objects share the limit: a uid does not tell the namespace.
+    /// All objects share one tenant, because a UID does not contain the namespace.
     fn tenant(&self) -> &'static str {
         ""
     }

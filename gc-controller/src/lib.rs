@@ -1,25 +1,24 @@
-//! Garbage collection: deletes what is owned by nobody any more.
+//! Garbage collection: deletes objects whose owners no longer exist.
 //!
 //! # What it promises
 //!
-//! No object is deleted one of whose owners exists, whatever crashes, lags or is forged meanwhile ([`collector::decide`]
-//! has the argument). An object all of whose owners are gone is deleted, in one request where what monitors saw is still true. An
-//! object that is deleted in the foreground goes after the dependents that block it; one that is deleted without its
-//! dependents goes after each of them has lost its reference. What cannot be resolved is retried and shown, and delays
-//! nobody else.
+//! No object with an existing owner is deleted, despite crashes, lag or forged references ([`collector::decide`] has the
+//! argument). An object whose owners are all gone is deleted, in one request if the cached metadata is current. An object in
+//! foreground deletion is deleted after the dependents that block it. An object that orphans its dependents is deleted after each
+//! of them has lost its reference. Work that cannot be done yet is retried and shown, and delays no other work.
 //!
 //! # How it is laid out
 //!
 //! ```text
 //! discovery.rs ──► monitors.rs ──► graph/ ──► queue ──► collector/ ──► place.rs ──► API server
-//! (what is         (metadata of     (who owns     │                        ▲  (requests)   │
-//!  served)          every kind)      whom, pure)  └─────► orphans/ ────────┘               │
+//! (what is         (metadata of     (pure graph   │                        ▲  (requests)   │
+//!  served)          every kind)      of owners)   └─────► orphans/ ────────┘               │
 //!                                       ▲                                                  │
 //!                                       └──────────── there is no such object ◄────────────┘
 //! ```
 //!
-//! [`collector`] judges objects by their owners, and [`orphans`] releases the dependents of objects that are deleted without them.
-//! Each of the two loops has a folder of its own:
+//! [`collector`] judges objects by their owners, and [`orphans`] releases the dependents of objects that are deleted with the
+//! policy `Orphan`. Each of these two loops has a folder:
 //!
 //! ```text
 //! queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
@@ -28,30 +27,30 @@
 //!
 //! # Where it differs from upstream
 //!
-//! - Pods, ReplicaSets, Jobs and EndpointSlices are watched as whole objects, of which only the metadata is read: that costs the server
-//!   less (`docs/decisions/0018-pace.md`).
-//! - A `FailedUpdate` Event reports that the server denies a change of owner references: a right is missing, or a policy forbids it.
-//! - An object is deleted without being read when all its owners are known to be gone; uid and version guard the DELETE. One
-//!   that changes meanwhile is judged anew each time, never deleted by its uid alone. So is one whose references are
-//!   written: upstream guards these by uid, and takes away what a user has just corrected.
-//! - An owner that its monitor sees where the reference says, and that is not going, is not looked up: it keeps what it owns.
-//!   Should it be gone already, its monitor tells, and what it owned is judged again. Upstream reads each owner each time.
-//! - An answer of 404 that does not name the object proves nothing: the path may not be served at the moment.
-//! - An object is judged only when all objects of the kinds its owners name are known, and one that is deleted in the
-//!   foreground or without its dependents is finished only when all objects of all kinds are, those aside whose watch has
-//!   failed for a minute and a half.
-//! - A resource that cannot be watched delays only objects whose owners are of its kind; `/readyz?verbose` and a metric name
-//!   it, and the process stays ready. Watches of resources that vanish end; their objects are asked for should the resource
-//!   return, and those that are served in another group as well stay known by that.
-//! - Objects that wait for a kind that is not served wait without being retried, and go on when it is; a metric counts them
-//!   and `/debug/explain` lists them. Upstream retries each, later and later.
-//! - A standby keeps the graph and no queue. What there is to do it tells from the graph when it takes over.
-//! - Of two references with one uid, one right and one wrong, the right one is never lost.
-//! - A reference that was corrected is checked anew. Dependents that come while others are released are released, too.
-//! - A reference whose name no object can have (`a/b`, `50%`, `..`) names nobody; upstream fails to ask for it, for ever.
-//! - An owner's kind is found by its name and by that name in lower case, as upstream finds it. `ConfigMapList` names no kind;
-//!   upstream takes it for one and may delete a dependent whose owner lives.
-//! - A finalizer is removed only of the object that was meant (by uid).
+//! - Pods, ReplicaSets, Jobs and EndpointSlices are watched as whole objects, of which only the metadata is decoded. This costs
+//!   the server less (`docs/decisions/0018-pace.md`).
+//! - A `FailedUpdate` Event reports that the server denies a change of owner references because of a missing right or a policy.
+//! - An object is deleted without being read if all its owners are known not to exist; UID and version guard the DELETE. An
+//!   object that changes meanwhile is judged again each time, and never deleted by its UID alone. The same holds for writes of
+//!   owner references: upstream guards them by the UID only, and removes references that a user has just corrected.
+//! - An owner is not looked up if its monitor has seen it as the reference names it and it is not terminating: such an owner
+//!   keeps its dependents. If it has just been deleted, its monitor reports that, and the dependents are judged again. Upstream
+//!   reads each owner each time.
+//! - A 404 that does not name the object proves nothing: the server may not serve the path at the moment.
+//! - An object is judged only when all objects of the kinds of its owners are known. Foreground deletion and orphaning finish
+//!   only when all objects of all kinds are known, except kinds whose watch has failed for a minute and a half.
+//! - A resource that cannot be watched delays only objects with owners of its kind. `/readyz?verbose` and a metric name the
+//!   resource, and the process stays ready. If a resource is no longer served, its watch ends; when the resource returns, its
+//!   objects are looked up. Objects that are also served in another group stay known through that group.
+//! - Objects that wait for a kind that is not served are parked without retries and continue once it is served. A metric counts
+//!   them and `/debug/explain` lists them. Upstream retries each of them with a growing back-off.
+//! - A standby keeps the graph but no queue. When it takes over, it derives the pending work from the graph.
+//! - If two references share a UID and only one is right, the right one is never removed.
+//! - A corrected reference is checked again. Dependents that appear while others are released are released, too.
+//! - A reference with a name that no object can have (`a/b`, `50%`, `..`) has no owner; upstream retries its lookup for ever.
+//! - The kind of an owner may be in lower case, as upstream accepts it. `ConfigMapList` is not a kind; upstream maps it to
+//!   ConfigMaps and may delete a dependent whose owner exists.
+//! - A finalizer is removed only from the object with the right UID.
 
 pub mod collector;
 pub mod discovery;
@@ -90,32 +89,32 @@ use crate::{
     running::{Collecting, Off},
 };
 
-/// How often the server is asked what it serves. Upstream: 30 seconds.
+/// Time between two rounds of discovery. Default: 30 seconds, as upstream.
 pub const DISCOVERY_PERIOD: Tune = Tune::duration(
     "gc-discovery-period",
     Duration::from_secs(30),
-    "How often the garbage collector asks which resources there are",
+    "How often the garbage collector discovers the resources of the API server",
 );
 
-/// How many objects are judged at once, and of how many dependents are released.
+/// Number of objects that each of the two loops processes concurrently.
 pub const CONCURRENT_GC_SYNCS: WorkersFlag =
-    WorkersFlag::new("concurrent-gc-syncs", 20, "How many objects the garbage collector looks at at once");
+    WorkersFlag::new("concurrent-gc-syncs", 20, "How many objects the garbage collector processes concurrently");
 
-/// Whether anything is collected at all.
+/// The flag that switches garbage collection off.
 pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune::switch(
     "enable-garbage-collector",
     true,
-    "Whether to collect anything; must be what the flag of that name is on the API server",
+    "Whether to collect garbage; must equal the flag of the same name of the API server",
 );
 
-/// The loop.
+/// The garbage collector: one loop for users, although it runs two.
 pub const GARBAGE_COLLECTOR: LoopDefinition =
     LoopDefinition::new("garbage-collector-controller", "garbagecollector", start)
         .known_as("generic-garbage-collector", "garbage-collector-controller");
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[GARBAGE_COLLECTOR];
 
-/// The program.
+/// Name, flags and loops of the program.
 pub const DEFINITION: Definition = Definition {
     name: "gc-controller",
     version: env!("CARGO_PKG_VERSION"),
@@ -136,7 +135,7 @@ fn start(context: Context) -> Arc<dyn Running> {
     let orphan = context.queue("garbage_collector_attempt_to_orphan", Backoff::default());
     let metrics = ControllerMetrics::new(&context.metrics);
     let recorder = context.recorder.clone();
-    // Who only looks on has nobody to take over from.
+    // A process in shadow mode has no predecessor, so it is never a standby.
     let stands_by = !context.settings.shadow();
     let collection = Collection::new(delete.clone(), orphan.clone(), recorder, metrics.clone(), stands_by);
     let collection = Arc::new(collection);

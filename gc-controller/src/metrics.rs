@@ -1,28 +1,28 @@
-//! What the collector counts besides its queues.
+//! Metrics of the collector other than those of its queues.
 
 use common::metrics::{Counter, Gauge, Gauges, Metrics, QueueMetrics, Stability};
 
-/// The controller's own metric families.
+/// Metric families of the garbage collector.
 #[derive(Clone)]
 pub struct ControllerMetrics {
-    /// Rounds of discovery that failed, or left a resource without its objects.
+    /// Rounds of discovery that failed, and timeouts of the first full set of a resource.
     pub sync_errors: Counter,
-    /// The changes that monitors bring, as upstream's queue of them.
+    /// Changes of the graph, under the name of the queue that upstream uses for them.
     pub changes: QueueMetrics,
-    /// Resources that are watched, and whether it fails.
+    /// 1 for each watched resource whose watch fails, else 0.
     pub failing: Gauges,
-    /// Nodes of the graph.
+    /// Number of nodes in the graph, including virtual nodes.
     pub nodes: Gauge,
-    /// Objects that wait for a kind.
+    /// Number of parked objects.
     pub parked: Gauge,
 }
 
 impl ControllerMetrics {
-    /// Registers the families.
+    /// Registers the metric families.
     pub fn new(metrics: &Metrics) -> Self {
         let gauge = |name, help, labels| metrics.gauge(name, Stability::Alpha, help, labels);
-        let waits = "Objects that wait for a kind that is not served, or not all of whose objects are known";
-        let fails = "Whether objects of a resource that can be collected cannot be watched";
+        let waits = "Objects that wait until a kind is served or until all objects of a kind are known";
+        let fails = "1 if the watch of a resource that can be collected fails, 0 otherwise";
         let sync_errors = metrics.counter(
             "garbagecollector_controller_resources_sync_error_total",
             Stability::Alpha,

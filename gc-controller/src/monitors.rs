@@ -1,11 +1,13 @@
-//! A monitor for each resource that can be collected, coming and going with what the server serves.
+//! Monitors: one informer for each resource that can be collected, started and stopped as the server serves resources.
 //!
-//! - A resource that cannot be listed delays nobody but objects whose owners are of its kind.
-//! - A resource whose group the server knows nothing of at present keeps its monitor if that had all objects.
-//! - What vanished is watched no more; what returns is watched anew, and what was known of it meanwhile counts as hearsay.
+//! - A resource that cannot be listed delays only objects with owners of its kind.
+//! - If discovery of a group fails, the resources of the group keep their monitors, provided that their first full set is
+//!   complete.
+//! - A resource that is no longer served loses its monitor. If it returns, it gets a new one; until then its objects are virtual
+//!   in the graph and are looked up.
 //!
 //! Upstream: `garbagecollector.go`, `Sync`, and `graph_builder.go`, `syncMonitors`. There a round waits for its monitors, a
-//! monitor that fails to start keeps others from starting, and a monitor that was removed goes on watching.
+//! monitor that fails to start prevents the start of the others, and a removed monitor continues to watch.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,21 +45,23 @@ use crate::{
     parked::{Awaited, QueueId},
 };
 
-/// Kinds that are many, which others watch too: these are watched as whole objects, and only their metadata is read.
+/// Resources with many objects that other clients watch, too: they are watched as whole objects, and only the metadata is
+/// decoded.
 ///
-/// An API server encodes a whole object once for everybody who watches it, and the metadata anew for each watch and event. For
-/// thousands of Pods that costs it more than to send the rest as well.
+/// An API server encodes a whole object once for all its watches, but the metadata separately for each watch and event. For
+/// thousands of Pods this encoding costs more than the transfer of the rest.
 const WHOLE: [(&str, &str); 4] =
     [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("discovery.k8s.io", "endpointslices")];
-/// How long work waits for resources whose first full set does not come.
+/// How long work is held back for resources whose first full set is missing.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
-/// How often in a row a resource fails, at least, until it counts as broken.
+/// Number of consecutive failures after which a resource may count as broken.
 const LASTING: u32 = 3;
-/// How often it is looked whether what is on its way is broken, while somebody waits for it.
+/// Period of the check for broken resources while an object waits until all objects are known.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Pause before discovery is tried again that has never succeeded.
+/// Pause between attempts until discovery has succeeded once.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// How long a new leader's caches may take to show that they are as new as its lease. What they do not show is looked up.
+/// How long a new leader waits for its caches to reach the version of the last write of its predecessor. Objects that the caches
+/// do not contain yet are looked up.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 struct Monitor {
@@ -69,28 +73,28 @@ struct Monitor {
 struct Watched {
     served: Served,
     monitors: BTreeMap<Resource, Monitor>,
-    /// The monitor of each group and resource, in whatever version.
+    /// The watched version of each resource, by group and plural.
     by_name: BTreeMap<(&'static str, &'static str), Resource>,
 }
 
-/// All monitors.
+/// All monitors of the process, and the result of the last discovery.
 pub(crate) struct Monitors {
     api: Api,
     reading: Config,
     collection: Arc<Collection>,
     metrics: ControllerMetrics,
     watched: Mutex<Watched>,
-    /// Whether work may begin.
+    /// Whether the first full sets are complete or have timed out, so that work may begin.
     ready: watch::Sender<bool>,
-    /// Why nothing can be discovered, and since when.
+    /// Error of the last discovery and the time of the first failure in a row; `None` after a success.
     error: Mutex<Option<(String, Instant)>>,
 }
 
-/// First full sets that have not come yet.
+/// Futures that end with the first full set of a new monitor.
 type Firsts = FuturesUnordered<BoxFuture<'static, bool>>;
 
 impl Monitors {
-    /// Begins to discover and to watch.
+    /// Starts the task that discovers resources and updates the monitors.
     pub(crate) fn start(
         api: Api,
         reading: Config,
@@ -115,7 +119,7 @@ impl Monitors {
     async fn run(self: Arc<Self>, period: Duration) {
         let mut firsts = Firsts::new();
         let mut known = false;
-        // When the monitors that came or stayed at the last change are to have all objects.
+        // Deadline for the first full sets after the last change of the monitors.
         let mut due = None;
         loop {
             let changed = self.round(&mut firsts).await;
@@ -135,7 +139,7 @@ impl Monitors {
         }
     }
 
-    /// Waits for the next round, and sees to it that whoever waits for something else goes on once it is there.
+    /// Waits for the next round of discovery. Meanwhile enqueues parked objects as soon as their condition is true.
     async fn rest(&self, pause: Duration, firsts: &mut Firsts, due: &mut Option<Instant>) {
         let clock = self.api.clock();
         let parked = &self.collection.parked;
@@ -162,19 +166,19 @@ impl Monitors {
         }
     }
 
-    /// Says that not all objects are known.
+    /// Counts and logs a timeout of first full sets.
     fn complain(&self) {
         self.metrics.sync_errors.inc();
-        tracing::warn!(resources = ?self.unsynced(), "Not all objects are known, proceeding anyway");
+        tracing::warn!(resources = ?self.unsynced(), "Timed out waiting for some resources, proceeding without them");
     }
 
-    /// Asks what is served, and makes the monitors follow. Says whether that changed them, if the server answered.
+    /// Runs one round of discovery and updates the monitors. Returns whether the monitors changed, or `None` if discovery failed.
     async fn round(&self, firsts: &mut Firsts) -> Option<bool> {
         let served = match Served::read(&self.api).await {
             Ok(served) => served,
             Err(error) => {
                 self.metrics.sync_errors.inc();
-                tracing::warn!(err = %error, "Cannot discover what is served");
+                tracing::warn!(err = %error, "Discovery failed");
                 let mut known = self.error.lock();
                 let since = known.take().map_or_else(|| self.api.clock().instant(), |(_, since)| since);
                 *known = Some((format!("discovery: {error}"), since));
@@ -183,7 +187,7 @@ impl Monitors {
         };
         *self.error.lock() = None;
         if !served.failed.is_empty() {
-            tracing::info!(failed = ?served.failed, "Some groups cannot be discovered at present");
+            tracing::info!(failed = ?served.failed, "Discovery failed for some groups");
         }
         let changed = self.follow(served, firsts);
         let graph = self.collection.graph.lock();
@@ -191,7 +195,7 @@ impl Monitors {
         Some(changed)
     }
 
-    /// Says whether there are other monitors now.
+    /// Starts and stops monitors so that they match the discovered resources. Returns whether the monitors changed.
     fn follow(&self, mut served: Served, firsts: &mut Firsts) -> bool {
         let mut stopped = Vec::new();
         let mut watched = self.watched.lock();
@@ -201,20 +205,20 @@ impl Monitors {
         let mut wanted = served.collected.clone();
         let stay = monitors.iter().filter(|(r, monitor)| is_silent(r) && monitor.informer.is_synced());
         wanted.extend(stay.map(|(r, _)| *r));
-        // What a group served before it fell silent is where it was.
+        // A kind of a stale group keeps the resource that served it before.
         for (kind, resource) in kinds.iter().filter(|(_, r)| is_silent(r)) {
             served.kinds.entry(kind.clone()).or_insert(*resource);
         }
         let gone: Vec<Resource> = monitors.keys().filter(|r| !wanted.contains(r)).copied().collect();
         for resource in gone {
-            tracing::info!(%resource, version = resource.version, "Resource is watched no more");
+            tracing::info!(%resource, version = resource.version, "Stopped watching a resource");
             self.metrics.failing.remove(&[resource.group, resource.plural]);
             stopped.extend(watched.monitors.remove(&resource).map(|monitor| monitor.source));
         }
         let mut changed = !stopped.is_empty();
         for resource in wanted {
             watched.monitors.entry(resource).or_insert_with(|| {
-                tracing::debug!(%resource, version = resource.version, "Resource is watched");
+                tracing::debug!(%resource, version = resource.version, "Started watching a resource");
                 changed = true;
                 let monitor = self.monitor(resource);
                 firsts.push(Box::pin(monitor.informer.first_set()));
@@ -242,7 +246,7 @@ impl Monitors {
         self.watched.lock().monitors.values().map(|monitor| Arc::clone(&monitor.informer)).collect()
     }
 
-    /// The state of the monitor of a kind, and its resource if the kind is served.
+    /// Returns the state of the monitor for a kind, and the resource if the kind is served.
     pub(crate) fn known(&self, kind: &Kind) -> (OwnerKind, Option<Resource>) {
         let watched = self.watched.lock();
         let Some(resource) = watched.served.kinds.get(kind).copied() else { return (OwnerKind::Unknown, None) };
@@ -255,7 +259,7 @@ impl Monitors {
         (known, Some(resource))
     }
 
-    /// Somebody waits for that. If it is there already, not for long.
+    /// Parks an object until `awaited` is true. If it is true already, the object is enqueued at once.
     pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: Awaited) {
         self.collection.parked.park(queue, key, awaited.clone());
         if self.is_there(&awaited) {
@@ -263,7 +267,7 @@ impl Monitors {
         }
     }
 
-    /// Whoever waits for what is there by now goes on.
+    /// Enqueues all parked objects whose condition is true.
     fn wake(&self) {
         let there = self.collection.parked.awaited().into_iter().filter(|awaited| self.is_there(awaited));
         there.for_each(|awaited| self.collection.wake(&awaited));
@@ -277,19 +281,19 @@ impl Monitors {
         }
     }
 
-    /// Where objects of a kind live.
+    /// Returns the resource that serves a kind.
     pub(crate) fn resource(&self, kind: &Kind) -> Option<Resource> {
         self.watched.lock().served.kinds.get(kind).copied()
     }
 
-    /// Resources of which not all objects are known, as people name them.
+    /// Returns the names of resources whose first full set is not complete.
     pub(crate) fn unsynced(&self) -> Vec<String> {
         let watched = self.watched.lock();
         watched.monitors.iter().filter(|(_, m)| !m.informer.is_synced()).map(|(r, _)| r.to_string()).collect()
     }
 
-    /// Of these, the ones that are on their way: they are waited for before an owner goes whose dependents may be among
-    /// them. One failure says nothing; a resource is broken that has answered with nothing else for as long as a watch may
+    /// Returns the names of unsynced resources that are not broken. Foreground deletion and orphaning wait for them, because they
+    /// may contain dependents. A resource is broken after several failures in a row without a success for as long as a watch may
     /// be silent.
     pub(crate) fn coming(&self) -> Vec<String> {
         let watched = self.watched.lock();
@@ -297,24 +301,24 @@ impl Monitors {
         watched.monitors.iter().filter(|(_, m)| coming(m)).map(|(r, _)| r.to_string()).collect()
     }
 
-    /// Resources whose watch fails, each with its error.
+    /// Returns the resources whose watch fails, each with the last error.
     pub(crate) fn failing(&self) -> Vec<(Resource, String)> {
         let watched = self.watched.lock();
         let error = |(r, m): (&Resource, &Monitor)| m.informer.state().error.map(|(error, _)| (*r, error));
         watched.monitors.iter().filter_map(error).collect()
     }
 
-    /// Resources of which nothing has been heard for longer than a watch may be silent.
+    /// Returns a message for each resource whose watch has been silent for longer than allowed.
     fn lost(&self) -> Vec<String> {
         self.informers().iter().filter_map(|informer| informer.lost_touch()).collect()
     }
 
-    /// Names resources that cannot be watched. The others are collected all the same.
+    /// Returns a message about resources that cannot be watched. The other resources are collected nevertheless.
     pub(crate) fn troubles(&self) -> Option<String> {
         few(&self.lost())
     }
 
-    /// Sets the gauges that are looked at only when somebody asks.
+    /// Updates the gauges that are computed only for a scrape.
     pub(crate) fn measure(&self) {
         let failing: BTreeSet<Resource> = self.failing().into_iter().map(|(resource, _)| resource).collect();
         let all: Vec<Resource> = self.watched.lock().monitors.keys().copied().collect();
@@ -326,7 +330,7 @@ impl Monitors {
         self.metrics.parked.set(self.collection.parked.len() as _);
     }
 
-    /// What each monitor does.
+    /// Returns the number of objects, the version and the state of each monitor.
     pub(crate) fn states(&self) -> Vec<(Resource, usize, Version, State)> {
         let watched = self.watched.lock();
         let one = |(r, m): (&Resource, &Monitor)| (*r, m.informer.len(), m.informer.version(), m.informer.state());
@@ -334,19 +338,19 @@ impl Monitors {
     }
 }
 
-/// Whether a monitor has failed again and again for a while.
+/// Whether the watch of a resource has failed repeatedly and has been silent for longer than allowed.
 fn is_broken(informer: &SinkInformer<GraphSink>) -> bool {
     let failures = informer.state().error.map_or(0, |(_, failures)| failures);
     failures >= LASTING && informer.lost_touch().is_some()
 }
 
-/// The first of some complaints, and how many more there are.
+/// Returns the first message and the number of the others.
 fn few(all: &[String]) -> Option<String> {
     let (first, others) = all.split_first()?;
     Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
 }
 
-/// All monitors as one cache: filled when work may begin.
+/// All monitors as one informer, which is synced when work may begin.
 impl AnyInformer for Monitors {
     fn resource(&self) -> Resource {
         Partial::RESOURCE
@@ -379,8 +383,8 @@ impl AnyInformer for Monitors {
         *self.ready.borrow()
     }
 
-    /// One resource that cannot be watched keeps nobody from collecting the others, see [`Monitors::troubles`]: touch is lost
-    /// when nothing can be discovered for as long as a watch may be silent, or nothing can be watched.
+    /// Contact is lost if discovery fails, or every watch is silent, for longer than a watch may be silent. A single resource
+    /// that cannot be watched does not count, see [`Monitors::troubles`].
     fn lost_touch(&self) -> Option<String> {
         let error = self.error.lock().clone();
         if let Some((error, since)) = error {
@@ -396,7 +400,7 @@ impl AnyInformer for Monitors {
     fn synced(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let mut ready = self.ready.subscribe();
-            // The sender lives as long as `self`.
+            // The sender lives as long as `self`, so the result is never an error.
             let _ = ready.wait_for(|ready| *ready).await;
         })
     }

@@ -1,4 +1,4 @@
-//! What is read of an object: its metadata, and of that only what collection needs.
+//! Projection of objects of any kind: the metadata that garbage collection reads.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use serde::{Deserialize, Deserializer};
 /// An object of any kind.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Partial {
-    /// Its metadata, without labels and annotations: a million of them pass through here.
+    /// Metadata without labels and annotations, because a cluster may have a million objects.
     #[serde(deserialize_with = "lean")]
     pub(crate) metadata: Meta,
 }
 
-/// What is read of metadata.
+/// The decoded fields of the metadata.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Lean {
@@ -54,7 +54,7 @@ fn lean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
 }
 
 impl Object for Partial {
-    /// Stands for whatever the monitor watches.
+    /// A placeholder: each monitor watches its own resource.
     const RESOURCE: Resource = Resource {
         group: "meta.k8s.io",
         version: "v1",
@@ -74,12 +74,12 @@ impl Object for Partial {
     }
 }
 
-/// Whether an object has that finalizer.
+/// Whether the metadata contains this finalizer.
 pub(crate) fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|own| own == finalizer)
 }
 
-/// Whether an object is being deleted and has that finalizer.
+/// Whether the object is terminating and has this finalizer.
 pub(crate) fn waits_with(meta: &Meta, finalizer: &str) -> bool {
     meta.is_deleting() && has_finalizer(meta, finalizer)
 }

@@ -1,4 +1,4 @@
-//! The loop that releases the dependents of objects that are deleted without them.
+//! The loop that releases the dependents of objects that are deleted with the policy `Orphan`.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ mod observe;
 mod plan;
 mod snapshot;
 
-/// Releases dependents.
+/// Removes the references of the dependents, and then the finalizer `orphan` of the owner.
 pub struct Orphaner {
     pub(crate) collection: Arc<Collection>,
     pub(crate) monitors: Arc<Monitors>,

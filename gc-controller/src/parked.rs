@@ -1,6 +1,7 @@
-//! Objects that wait for something no event of theirs tells: a kind that is served, or all objects of one.
+//! Parked objects. Each waits until a kind is served or until all objects of a kind are known. No event of the object itself
+//! reports this.
 //!
-//! They cost nothing while they wait, however many there are: what is waited for is looked at, not who waits.
+//! A parked object costs nothing while it waits: the periodic check visits conditions, not objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,19 +15,19 @@ use tokio::sync::Notify;
 
 use crate::{graph::Kind, key::ObjectKey};
 
-/// How much of what waits is told.
+/// Maximum number of conditions in `/debug/explain`.
 const LISTED: usize = 100;
-/// And how many who wait for it.
+/// Maximum number of objects of each condition in `/debug/explain`.
 const NAMED: usize = 10;
 
-/// What an object waits for that no event of its own tells.
+/// A condition that a parked object waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Awaited {
-    /// A resource of that kind is served.
+    /// A resource of this kind is served.
     Served(Kind),
-    /// All objects of that kind are known.
+    /// All objects of this kind are known.
     Known(Kind),
-    /// All objects of all kinds are known, those aside whose watch has failed for long.
+    /// All objects of all kinds are known, except kinds whose watch has failed for a long time.
     Everything,
 }
 
@@ -40,7 +41,7 @@ impl fmt::Display for Awaited {
     }
 }
 
-/// The queue that an object comes back to.
+/// The queue to which a parked object returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum QueueId {
     Delete,
@@ -49,9 +50,9 @@ pub(crate) enum QueueId {
 
 #[derive(Default)]
 struct State {
-    /// Who waits, by what for.
+    /// Parked objects by condition.
     by: BTreeMap<Awaited, BTreeSet<(QueueId, ObjectKey)>>,
-    /// The same the other way round.
+    /// Conditions by parked object.
     of: HashMap<(QueueId, ObjectKey), Awaited>,
 }
 
@@ -67,21 +68,21 @@ impl State {
     }
 }
 
-/// Everybody who waits.
+/// All parked objects.
 #[derive(Default)]
 pub(crate) struct Parked {
     state: Mutex<State>,
-    /// Somebody has come who waits for something that only time tells.
+    /// Notified when the first object waits for [`Awaited::Everything`], which needs a periodic check.
     pub(crate) came: Notify,
 }
 
 impl Parked {
-    /// Somebody waits for that from now on, and for nothing else.
+    /// Parks an object for this condition; replaces its earlier condition.
     pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: Awaited) {
         let mut state = self.state.lock();
         let who = (queue, key);
         state.remove(&who);
-        // The others are looked at when something comes.
+        // The other conditions are checked after discovery and first full sets, so they need no timer.
         let first = awaited == Awaited::Everything && !state.by.contains_key(&awaited);
         state.by.entry(awaited.clone()).or_default().insert(who.clone());
         state.of.insert(who, awaited);
@@ -91,7 +92,7 @@ impl Parked {
         }
     }
 
-    /// Somebody waits no more.
+    /// Removes an object that no longer waits.
     pub(crate) fn leave(&self, queue: QueueId, key: &ObjectKey) {
         let mut state = self.state.lock();
         if !state.of.is_empty() {
@@ -99,17 +100,17 @@ impl Parked {
         }
     }
 
-    /// Everything that is waited for.
+    /// Returns all conditions that objects wait for.
     pub(crate) fn awaited(&self) -> Vec<Awaited> {
         self.state.lock().by.keys().cloned().collect()
     }
 
-    /// Whether anybody waits for something that only time tells.
+    /// Whether an object waits for a condition that needs a periodic check.
     pub(crate) fn is_watched(&self) -> bool {
         self.state.lock().by.contains_key(&Awaited::Everything)
     }
 
-    /// Those who wait for that, which wait no more.
+    /// Removes and returns the objects that wait for this condition.
     pub(crate) fn take(&self, awaited: &Awaited) -> BTreeSet<(QueueId, ObjectKey)> {
         let mut state = self.state.lock();
         let all = state.by.remove(awaited).unwrap_or_default();
@@ -119,7 +120,7 @@ impl Parked {
         all
     }
 
-    /// Forgets those of whom nobody knows any more.
+    /// Removes the objects for which `is_known` is false.
     pub(crate) fn retain(&self, is_known: impl Fn(&ObjectKey) -> bool) {
         let mut state = self.state.lock();
         let gone: Vec<(QueueId, ObjectKey)> = state.of.keys().filter(|(_, key)| !is_known(key)).cloned().collect();
@@ -128,12 +129,12 @@ impl Parked {
         }
     }
 
-    /// How many wait.
+    /// Number of parked objects.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().of.len()
     }
 
-    /// What is waited for, by how many, and some of them.
+    /// Returns the conditions with the number of their objects and some of the keys.
     pub(crate) fn explain(&self) -> Value {
         let state = self.state.lock();
         let one = |(awaited, all): (&Awaited, &BTreeSet<(QueueId, ObjectKey)>)| {

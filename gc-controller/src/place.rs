@@ -1,4 +1,4 @@
-//! An object that requests are about, and what their answers mean.
+//! The object of a request, and the meaning of the answers.
 
 mod finalizer;
 
@@ -18,17 +18,17 @@ use crate::{
     objects::Partial,
 };
 
-/// How often an object is judged, or written, before the sync fails because the object has changed each time.
+/// Maximum number of attempts to judge or write an object in one sync when the object changes before each write.
 pub(crate) const TRIES: u32 = 4;
-/// What is being done when owner references are written.
+/// The activity that errors name when owner references are written.
 pub(crate) const CHANGING_REFERENCES: &str = "changing the owner references of";
 
-/// The object of a sync as its Events name it, and its uid.
+/// Returns the reference for Events about the object of a sync, and its UID.
 pub(crate) fn object(view: &View) -> (ObjectRef, Uid) {
     (object_ref(&view.identity, &view.kind), view.identity.uid.clone())
 }
 
-/// An object as Events name it.
+/// Returns the reference for Events about an object.
 pub(crate) fn object_ref(identity: &Identity, kind: &Kind) -> ObjectRef {
     ObjectRef {
         api_version: kind.api_version.clone(),
@@ -40,7 +40,7 @@ pub(crate) fn object_ref(identity: &Identity, kind: &Kind) -> ObjectRef {
     }
 }
 
-/// An object, and where requests about it go.
+/// An object and its location in the API.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) resource: Resource,
@@ -49,12 +49,12 @@ pub(crate) struct Place {
     pub(crate) uid: Uid,
 }
 
-/// What a live read shows of an object.
+/// Result of a live read of an object.
 pub(crate) enum Live {
-    /// What was expected: this is a forecast.
+    /// The object is as expected. Only a forecast has this result.
     AsExpected,
     Is(Meta),
-    /// There is no object of that name, or it is another one.
+    /// No object has this name, or another object has it.
     Absent,
 }
 
@@ -64,12 +64,12 @@ impl Place {
         Self { resource, namespace: namespace.clone(), name: Arc::clone(name), uid: uid.clone() }
     }
 
-    /// Whether an object can have that name: names in owner references are unchecked.
+    /// Whether an object can have this name: the API server does not validate the names in owner references.
     pub(crate) fn can_exist(&self) -> bool {
         can_be_name(&self.name)
     }
 
-    /// Reads the object's metadata. If no object can have the name, nothing is sent.
+    /// Reads the live metadata of the object. Sends no request if no object can have the name.
     pub(crate) async fn live<N: Note>(&self, why: &'static str, io: Io<'_, N>) -> Result<Live, Failed> {
         if !self.can_exist() {
             return Ok(Live::Absent);
@@ -87,7 +87,7 @@ impl Place {
         }
     }
 
-    /// A patch of the object, or of one version of it.
+    /// Creates a patch of the object, with an optional precondition.
     pub(crate) fn patch(&self, kind: api::Patch, precondition: Option<Precondition>, body: Body) -> Request {
         Request { precondition, ..Request::patch(self.resource, &self.meta(), kind, body) }
     }
@@ -97,46 +97,47 @@ impl Place {
         Meta { namespace, name, uid, ..Meta::default() }
     }
 
-    /// As people name it.
+    /// Resource, namespace and name in the form of messages.
     pub(crate) fn title(&self) -> String {
         let Self { resource, namespace, name, .. } = self;
         let slash = if namespace.is_empty() { "" } else { "/" };
         format!("{resource} {namespace}{slash}{name}")
     }
 
-    /// A refused request about the object.
+    /// Returns the error for a refused request about the object.
     pub(crate) fn refused(&self, doing: &str, refusal: &Refusal) -> Failed {
         Failed::request(&format!("{doing} {}", self.title()), refusal)
     }
 
-    /// The object changes faster than it can be judged.
+    /// Returns the error for an object that changed before each attempt to write it.
     pub(crate) fn changing(&self) -> Failed {
-        Failed::new("changing", format!("{} was changed each time it was to be written", self.title()))
+        Failed::new("changing", format!("{} changed before each attempt to write it", self.title()))
     }
 }
 
-/// Reports on the object of the sync that the server denies a change of owner references: the object stays as it is until a right
-/// is granted, or a policy or a webhook is changed.
+/// Records an Event on the object of the sync if the server denied a change of owner references: the object stays unchanged until
+/// a right is granted, or a policy or a webhook is changed.
 pub(crate) fn report_denied<N: Note>(failed: &Failed, io: Io<'_, N>) {
     if failed.is_denied() {
         io.event(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
     }
 }
 
-/// No resource of a kind is served.
+/// Returns the error for a kind that no resource serves.
 pub(crate) fn unserved(kind: &Kind) -> Failed {
     Failed::new("unserved", format!("kind {} of {} is not served", kind.kind, kind.api_version))
 }
 
-/// Whether the server says that there is no object of that name.
+/// Whether the server answered that no object has this name.
 ///
-/// A server that does not serve the path at all, because a definition was added or removed this moment, answers 404, too.
+/// The server also answers 404 for a path that it does not serve, for example while a CustomResourceDefinition is added or
+/// removed.
 pub(crate) fn says_absent(refusal: &Refusal) -> bool {
     matches!(&refusal.error, api::Error::Status(status)
         if status.reason == "NotFound" && !status.message.starts_with("the server could not find the requested resource"))
 }
 
-/// Whether the server does not take patches of that kind.
+/// Whether the server does not support patches of this format.
 pub(crate) fn is_unsupported(refusal: &Refusal) -> bool {
     matches!(&refusal.error, api::Error::Status(status) if status.code == 415)
 }

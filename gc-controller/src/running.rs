@@ -1,4 +1,4 @@
-//! Both loops as one, or none of them.
+//! The running collector with both of its loops, or a switched-off collector.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 
 use crate::{collection::Collection, monitors::Monitors};
 
-/// Both, with what diagnostics show of the graph and the monitors.
+/// Both loops, with diagnostics of the graph and the monitors.
 pub(crate) struct Collecting {
     pub(crate) loops: Pair,
     pub(crate) collection: Arc<Collection>,
     pub(crate) monitors: Arc<Monitors>,
-    /// Discovery, and taking over.
+    /// The tasks of discovery and of the take-over.
     pub(crate) _tasks: JoinSet<()>,
 }
 

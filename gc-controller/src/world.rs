@@ -1,4 +1,4 @@
-//! Graphs made of a few words, and snapshots of their objects, for tests.
+//! Builders of graphs and snapshots for tests.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,28 @@ use crate::{
     graph::{Graph, Identity, Node, OwnerState, Source, View, Work},
 };
 
-/// The resource of all objects that are not of another kind.
+/// Resource of ConfigMaps, the default kind of test objects.
 pub(crate) const MAPS: Resource =
     Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
 
-/// A graph with what its changes asked for.
+/// A graph, and the work that followed from its changes.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) graph: Graph,
     pub(crate) work: Vec<Work>,
-    /// The monitor of each kind.
+    /// Monitors by kind.
     sources: BTreeMap<String, Source>,
     version: u64,
 }
 
-/// An object: its kind, and its metadata as a server writes it.
+/// An object: its kind, and its metadata in JSON.
 #[derive(Clone)]
 pub(crate) struct Thing {
     kind: &'static str,
     meta: Value,
 }
 
-/// A ConfigMap in namespace `ns` whose uid is its name.
+/// Builds a ConfigMap in namespace `ns` whose UID equals its name.
 pub(crate) fn thing(name: &str) -> Thing {
     Thing {
         kind: "ConfigMap",
@@ -60,12 +60,12 @@ impl Thing {
         self
     }
 
-    /// Owned by a ConfigMap whose uid is its name.
+    /// Adds a ConfigMap as owner; its UID equals its name.
     pub(crate) fn owner(self, name: &str) -> Self {
         self.owner_as("ConfigMap", name, name, false)
     }
 
-    /// The same, and blocks its foreground deletion.
+    /// Adds a ConfigMap as owner whose foreground deletion is blocked.
     pub(crate) fn blocking(self, name: &str) -> Self {
         self.owner_as("ConfigMap", name, name, true)
     }
@@ -84,7 +84,7 @@ impl Thing {
         self
     }
 
-    /// Being deleted, and waiting for that finalizer.
+    /// Makes the object terminating, with this finalizer.
     pub(crate) fn waiting_for(mut self, finalizer: &str) -> Self {
         self.meta["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
         self.meta["finalizers"] = json!([finalizer]);
@@ -97,7 +97,7 @@ impl Thing {
 }
 
 impl World {
-    /// The monitor of a kind.
+    /// Returns the monitor of a kind, and registers a new one if necessary.
     pub(crate) fn source(&mut self, kind: &str) -> Source {
         if let Some(source) = self.sources.get(kind) {
             return *source;
@@ -107,26 +107,26 @@ impl World {
         source
     }
 
-    /// An object as it is written now.
+    /// Returns the metadata of the object with the next resourceVersion.
     pub(crate) fn written(&mut self, thing: &Thing) -> Meta {
         self.version += 1;
         Meta { resource_version: Version::parse(&self.version.to_string()), ..thing.meta() }
     }
 
-    /// It is written and seen.
+    /// Writes the object and lets its monitor see the new version.
     pub(crate) fn put(&mut self, thing: &Thing) -> Vec<String> {
         let meta = self.written(thing);
         self.see(thing, &meta)
     }
 
-    /// It is seen in that state.
+    /// Lets the monitor see the object with this metadata.
     pub(crate) fn see(&mut self, thing: &Thing, meta: &Meta) -> Vec<String> {
         let source = self.source(thing.kind);
         self.graph.put(source, meta, &mut self.work);
         self.take()
     }
 
-    /// A full set of that kind is read, and is complete or not.
+    /// Reads a full set of this kind, and completes it if `complete` is true.
     pub(crate) fn full_set(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
         let source = self.source(kind);
         let mut seen = self.graph.begin(source);
@@ -159,7 +159,7 @@ impl World {
         self.take()
     }
 
-    /// What the last change asked for.
+    /// Returns the work of the last change as texts.
     pub(crate) fn take(&mut self) -> Vec<String> {
         let text = |work: Work| match work {
             Work::Judge(uid) => format!("judge {uid}"),
@@ -171,7 +171,7 @@ impl World {
         std::mem::take(&mut self.work).into_iter().map(text).collect()
     }
 
-    /// Where the node of that uid is taken to be: `kind namespace/name`.
+    /// Returns the identity of the node with this UID as `kind namespace/name`.
     pub(crate) fn place(&self, uid: &str) -> String {
         self.graph.node(&Uid::new(uid)).map_or_else(String::new, |node| {
             let identity = node.identity();
@@ -184,7 +184,7 @@ impl World {
     }
 }
 
-/// ConfigMap `c` in a graph of these objects.
+/// Returns the view of ConfigMap `c` in a graph of these objects.
 pub(crate) fn view(things: &[Thing]) -> View {
     let mut world = World::default();
     for thing in things {
@@ -193,12 +193,12 @@ pub(crate) fn view(things: &[Thing]) -> View {
     world.graph.view(&Uid::new("c")).unwrap()
 }
 
-/// The first owner of an object.
+/// Returns the first owner of an object, with these states.
 pub(crate) fn owner(view: &View, kind: OwnerKind, state: OwnerState) -> Owner {
     Owner { reference: view.owners[0].clone(), kind, resource: Some(MAPS), state }
 }
 
-/// What a judgement of an object with these owners reads.
+/// Returns a snapshot of an object with these owners.
 pub(crate) fn snapshot(view: View, owners: Vec<Owner>) -> Snapshot {
     let now = Timestamp::UNIX_EPOCH;
     Snapshot { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }

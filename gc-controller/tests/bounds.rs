@@ -1,6 +1,6 @@
-//! What an object costs the collector depends on the size of the object, whatever its owner references say.
+//! The cost of an object depends on its size only, not on the content of its owner references.
 //!
-//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+//! This is a separate process, because it limits the memory of the process: an allocation beyond the limit aborts it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -29,17 +29,17 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// How much memory everything may take besides what the references take.
+/// Bytes that may be allocated independently of the references.
 const BASE: usize = 1 << 20;
-/// How many bytes a byte of references may take: in the graph, in a view of it, and in a decision.
+/// Bytes that may be allocated for each byte of references: for the graph, a view and a decision together.
 const FACTOR: usize = 16;
 
 const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
 
-/// The limit is the process's, so one test runs at a time.
+/// The memory limit applies to the whole process, so only one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// References to owners, as anybody may write them: up to the size of the largest object that a server stores.
+/// References as an attacker may write them, up to the size of the largest object that a server stores.
 fn any_references() -> impl Strategy<Value = Vec<Value>> {
     let count = prop::sample::select(vec![0_usize, 1, 2, 100, 5000]);
     let uids = prop::sample::select(vec![1_usize, 3, usize::MAX]);
@@ -68,7 +68,7 @@ fn meta(version: usize, references: &[Value], deleting: bool) -> Meta {
     serde_json::from_str(&meta.to_string()).unwrap()
 }
 
-/// What a judgement of the object sees, if all that its references name is of a kind that is known and watched.
+/// Returns the snapshot of the object, under the assumption that the kinds of all owners are served and synced.
 fn snapshot(graph: &mut Graph) -> Snapshot {
     let mut view = graph.view(&Uid::new("c")).unwrap();
     let owner = |(reference, state): (OwnerRef, &OwnerState)| Owner {
@@ -82,7 +82,7 @@ fn snapshot(graph: &mut Graph) -> Snapshot {
     Snapshot { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
 }
 
-/// Lets a monitor see these states of one object, and judges each.
+/// Applies these states of one object one after the other, and judges each.
 fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usize)> {
     let mut costs = Vec::new();
     for state in states {
@@ -98,7 +98,7 @@ fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usiz
             state.owners.iter().map(|owner| (owner.uid.clone(), Standing::Dangling)).collect();
         match verdict(&standings, 0, || false, Propagation::Background) {
             Verdict::Keep => assert!(standings.is_empty()),
-            Verdict::Release(_) => panic!("nothing is solid"),
+            Verdict::Release(_) => panic!("no owner is solid"),
             Verdict::Delete { .. } => assert!(!standings.is_empty()),
         }
         costs.push((work.len(), explanation.waiting.len() + explanation.actions.len()));
@@ -109,7 +109,7 @@ fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usiz
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn references_cost_in_proportion_to_their_size(
+    fn the_cost_of_references_is_proportional_to_their_size(
         references in prop::collection::vec(any_references(), 1..4), deleting in any::<bool>(),
     ) {
         let _alone = ALONE.lock();
@@ -129,13 +129,13 @@ proptest! {
             graph.gone(source, &states[last], &mut work);
             work.len()
         });
-        prop_assert!(left <= 2 * states[last].owners.len() + 2, "{left} keys for an object that is gone");
+        prop_assert!(left <= 2 * states[last].owners.len() + 2, "{left} keys for a deleted object");
         prop_assert!(graph.view(&Uid::new("c")).is_none());
     }
 }
 
 #[test]
-fn a_changed_object_leaves_nothing_of_its_earlier_references() {
+fn a_changed_object_keeps_little_of_its_earlier_references() {
     let _alone = ALONE.lock();
     let mut graph = Graph::default();
     let source = graph.source("v1", "ConfigMap");
@@ -155,7 +155,7 @@ fn a_changed_object_leaves_nothing_of_its_earlier_references() {
         see(version, version * 2000);
     }
     let grown = ALLOCATOR.allocated().saturating_sub(before);
-    // The objects that nobody refers to any more are still to be looked for, which the collector does one by one.
+    // Virtual nodes of former owners remain until the collector has looked them up one by one.
     let each = grown / (28 * 2000);
-    assert!(each <= 400, "{each} bytes for each reference that is no more");
+    assert!(each <= 400, "{each} bytes for each removed reference");
 }

@@ -1,4 +1,4 @@
-//! What an object costs the collector, measured: a process of its own, so that nothing else moves its memory.
+//! Memory per object, measured in a separate process so that nothing else allocates.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -9,24 +9,24 @@ use common::meta::{Meta, OwnerRef, Owners, Uid, Version};
 use gc_controller::graph::{Graph, Source};
 use parking_lot::Mutex;
 
-/// Counts what is allocated and not given back.
+/// Counts allocated bytes that are not freed.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What a graph holds of each object besides its name.
+/// Maximum bytes that a graph holds for each object in addition to its name.
 const BUDGET: usize = 200;
 const APPLICATIONS: usize = 10_000;
 
-/// A cluster, object by object, as monitors see it.
+/// A cluster, filled object by object through monitors.
 struct World {
     graph: Graph,
     sources: Vec<(&'static str, Source)>,
     objects: usize,
-    /// Bytes of all their names.
+    /// Total bytes of the names of all objects.
     names: usize,
 }
 
-/// Whatever owns the object of that name.
+/// Returns the owner references of an object with this only owner.
 fn owner(kind: &str, name: &str, uid: &Uid) -> Owners {
     let reference = OwnerRef {
         api_version: "apps/v1".into(),
@@ -47,7 +47,7 @@ impl World {
         Self { graph, sources, objects: 0, names: 0 }
     }
 
-    /// A monitor sees an object; says its uid.
+    /// Lets a monitor see an object, and returns its UID.
     fn see(&mut self, kind: &str, namespace: usize, name: &str, owners: Owners) -> Uid {
         let at = self.sources.iter().position(|(known, _)| *known == kind).unwrap();
         self.objects += 1;
@@ -64,7 +64,7 @@ impl World {
         meta.uid
     }
 
-    /// A Deployment with its Pods.
+    /// Adds a Deployment with a ReplicaSet and its Pods.
     fn application(&mut self, number: usize, pods: usize) {
         let (name, namespace) = (format!("frontend-{number:05}"), number / 100);
         let uid = self.see("Deployment", namespace, &name, Owners::default());
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// A Service with its endpoints, and what Pods read.
+    /// Adds a Service, an EndpointSlice, a ConfigMap and a Secret.
     fn surroundings(&mut self, number: usize) {
         let (name, namespace) = (format!("frontend-{number:05}"), number / 100);
         let uid = self.see("Service", namespace, &name, Owners::default());
@@ -85,9 +85,9 @@ impl World {
     }
 }
 
-/// Bytes of each object of a cluster besides its name.
+/// Returns the bytes per object of a cluster in addition to the name.
 fn cost(build: impl Fn(&mut World, usize)) -> usize {
-    // Whatever is allocated once is there already.
+    // Allocations that happen only once are done by this first build.
     let mut first = World::new();
     build(&mut first, 0);
     let before = ALLOCATOR.allocated();
@@ -102,11 +102,11 @@ fn cost(build: impl Fn(&mut World, usize)) -> usize {
     each
 }
 
-/// One test measures at a time.
+/// Only one test measures at a time.
 static MEASURING: Mutex<()> = Mutex::new(());
 
 #[test]
-fn what_a_reference_said_once_is_not_kept() {
+fn texts_of_removed_references_are_not_kept() {
     let _alone = MEASURING.lock();
     let mut graph = Graph::default();
     let source = graph.source("v1", "ConfigMap");
@@ -130,7 +130,7 @@ fn an_object_costs_the_collector_less_than_its_budget() {
     let _alone = MEASURING.lock();
     for (what, build) in [
         (
-            "applications with what is around them",
+            "applications with Services and configuration",
             (|w, n| {
                 w.application(n, 4);
                 w.surroundings(n);

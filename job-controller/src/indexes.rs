@@ -1,10 +1,10 @@
-//! Sets of completion indexes, and the text a Job's status keeps them as.
+//! Sets of completion indexes, with the text form of a Job's status.
 //!
-//! A set is a list of intervals: as small as its text, however many indexes it holds.
+//! A set is a list of intervals, so that its size is proportional to its text, not to the number of indexes.
 
 use std::fmt;
 
-/// A run of indexes, both ends included.
+/// Consecutive indexes, including both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interval {
     first: u32,
@@ -13,16 +13,16 @@ struct Interval {
 
 /// A set of completion indexes.
 ///
-/// Intervals are in order, do not touch and are never empty, so that equal sets are equal values.
+/// Intervals are sorted, do not touch and are never empty, so that equal sets are equal values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexSet {
     intervals: Vec<Interval>,
 }
 
 impl IndexSet {
-    /// Reads `1,3-5,7`, as far as indexes are below `completions`.
+    /// Parses a text such as `1,3-5,7`, limited to indexes below `completions`.
     ///
-    /// Items that are no numbers are left out; the first item that begins beyond the end is the last one looked at.
+    /// Items that are not numbers are skipped, and parsing stops at the first item that begins at or beyond `completions`.
     /// Upstream: `pkg/controller/job`, `parseIndexesFromString`.
     pub fn parse(text: &str, completions: u32) -> Self {
         let mut out = Vec::new();
@@ -47,7 +47,7 @@ impl IndexSet {
         Self::from_intervals(out)
     }
 
-    /// Puts intervals in order and joins those that touch.
+    /// Sorts intervals and joins those that touch.
     fn from_intervals(mut intervals: Vec<Interval>) -> Self {
         if !intervals.is_sorted_by_key(|i| i.first) {
             intervals.sort_by_key(|i| i.first);
@@ -62,30 +62,30 @@ impl IndexSet {
         Self { intervals }
     }
 
-    /// How many indexes there are.
+    /// Returns the number of indexes.
     pub fn len(&self) -> usize {
         self.intervals.iter().map(|i| (i.last - i.first) as usize + 1).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no indexes.
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()
     }
 
-    /// Whether `index` is one of them.
+    /// Whether `index` is in the set.
     pub fn contains(&self, index: u32) -> bool {
         let at = self.intervals.partition_point(|i| i.last < index);
         self.intervals.get(at).is_some_and(|i| i.first <= index)
     }
 
-    /// This set and more indexes, given in any order.
+    /// Adds indexes, given in any order.
     #[must_use]
     pub fn with(mut self, more: impl IntoIterator<Item = u32>) -> Self {
         self.intervals.extend(more.into_iter().map(|index| Interval { first: index, last: index }));
         Self::from_intervals(self.intervals)
     }
 
-    /// This set and another one.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() {
@@ -94,7 +94,7 @@ impl IndexSet {
         Self::from_intervals(self.intervals.iter().chain(&other.intervals).copied().collect())
     }
 
-    /// How many indexes are in both sets.
+    /// Returns the number of indexes in both sets.
     pub fn overlap(&self, other: &Self) -> usize {
         let (mut a, mut b, mut count) = (0, 0, 0);
         while let (Some(x), Some(y)) = (self.intervals.get(a), other.intervals.get(b)) {
@@ -107,7 +107,7 @@ impl IndexSet {
         count
     }
 
-    /// This set without the indexes of another one.
+    /// Returns the indexes that are not in the other set.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut intervals = Vec::with_capacity(self.intervals.len() + other.intervals.len());
@@ -129,7 +129,7 @@ impl IndexSet {
         Self { intervals }
     }
 
-    /// The indexes below `completions` that are not in this set, lowest first.
+    /// Iterates over the indexes below `completions` that are not in this set, lowest first.
     pub fn missing(&self, completions: u32) -> impl Iterator<Item = u32> + '_ {
         let starts = std::iter::once(0).chain(self.intervals.iter().map(|i| i.last.saturating_add(1)));
         let ends = self.intervals.iter().map(|i| i.first).chain(std::iter::once(completions));
@@ -137,7 +137,7 @@ impl IndexSet {
     }
 }
 
-/// Increasing numbers, separated by commas; three and more in a row as `first-last`.
+/// Increasing numbers, separated by commas; three or more in a row as `first-last`.
 impl fmt::Display for IndexSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, Interval { first, last }) in self.intervals.iter().enumerate() {
@@ -154,18 +154,18 @@ impl fmt::Display for IndexSet {
     }
 }
 
-/// A decimal number, as Go reads one: with a sign, with zeros in front.
+/// Parses a decimal number as Go does: an optional plus sign, and leading zeros. Numbers beyond `u32` saturate.
 fn number(text: &str) -> Option<u32> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // What does not fit is larger than any number of completions.
+    // A number beyond `u32` is larger than any number of completions.
     Some(digits.parse().unwrap_or(u32::MAX))
 }
 
-/// The completion index an annotation names, if it names one: a number from 0 on, with a plus sign or zeros in front or
-/// without. Upstream: `pkg/controller/job`, `getCompletionIndex`.
+/// Parses the completion index in an annotation: a number from 0, with an optional plus sign and leading zeros. Upstream:
+/// `pkg/controller/job`, `getCompletionIndex`.
 pub fn completion_index(annotation: &str) -> Option<u32> {
     let negative_zero = annotation.strip_prefix('-').is_some_and(|rest| number(rest) == Some(0));
     if negative_zero { Some(0) } else { number(annotation) }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn adjacent_runs_become_one() {
+    fn adjacent_intervals_are_joined() {
         assert_eq!(IndexSet::parse("0,1,2-4,5", 10).to_string(), "0-5");
     }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_name_indexes_as_go_reads_numbers() {
+    fn completion_indexes_are_parsed_as_go_parses_numbers() {
         for (text, want) in [
             ("0", Some(0)),
             ("007", Some(7)),
@@ -272,7 +272,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_absurd(text in "[0-9,+-]{0,40}", completions in 0u32..200) {
+        fn any_text_is_parsed_into_valid_indexes(text in "[0-9,+-]{0,40}", completions in 0u32..200) {
             let set = IndexSet::parse(&text, completions);
             prop_assert!(all(&set).iter().all(|i| *i < completions));
             prop_assert_eq!(IndexSet::parse(&set.to_string(), completions), set);

@@ -1,6 +1,6 @@
-//! The loop of Jobs: [`decide`] lists the steps of a sync.
+//! The loop that syncs Jobs; [`decide`] lists the steps of a sync.
 //!
-//! [`memory`] holds what the process remembers of each Job; `gangs` the caches of Workloads and `PodGroups`.
+//! [`memory`] holds what the process remembers of each Job, and `gangs` the caches of Workloads and `PodGroups`.
 
 pub mod decide;
 pub mod memory;
@@ -47,7 +47,7 @@ use crate::{
     orphans::key::Orphan,
 };
 
-/// The controller of Jobs.
+/// Syncs Jobs: creates, deletes and counts their Pods.
 pub struct JobController {
     context: Context,
     queue: Queue<Key>,
@@ -64,7 +64,7 @@ pub struct JobController {
 }
 
 impl JobController {
-    /// Starts watching; keys go to `queue` and `orphans`.
+    /// Registers the handlers, which add keys to `queue` and `orphans`.
     pub fn new(context: Context, queue: Queue<Key>, orphans: Queue<Orphan>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = context.ledger();
@@ -166,7 +166,7 @@ impl Controller for JobController {
     }
 
     fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Scheduling> {
-        // What cannot be read is not known.
+        // An object that cannot be decoded counts as unknown.
         self.gangs.as_ref()?.scheduling(&snapshot.job).ok()
     }
 
@@ -181,13 +181,13 @@ impl Controller for JobController {
     fn waiting(&self, key: &Key) {
         let Some(uid) = self.uid(key) else { return };
         let awaited = self.await_write(&key.namespace, &uid);
-        // The event that showed the write may have come before this was noted.
+        // The event that showed the write may have arrived before the wait was recorded.
         if self.await_write(&key.namespace, &uid) != awaited || (awaited.is_none() && !self.memory.of(&uid).finished) {
             self.queue.add(key.clone(), Priority::Normal);
         }
     }
 
-    /// A Job that had finished, or was gone, before its last sync ended may have been forgotten already: it is forgotten again.
+    /// Forgets a finished or deleted Job again: its last sync may have created a memory after the event that removed it.
     fn after_sync(&self, snapshot: &Snapshot) {
         let meta = &snapshot.job.metadata;
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();

@@ -1,4 +1,4 @@
-//! Jobs, and their removal some time after they finished, as a process.
+//! The job-controller binary.
 
 use std::process::ExitCode;
 

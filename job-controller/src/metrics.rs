@@ -1,4 +1,4 @@
-//! What this controller counts besides its queues.
+//! Metrics of this controller, in addition to those of its queues.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,10 +12,10 @@ use crate::{
     objects::{Action, Job, Status},
 };
 
-/// How many different managers of Jobs are told apart.
+/// The maximal number of external managers with their own label value.
 const MANAGERS: usize = 32;
 
-/// The controller's own metric families. Cheap to clone.
+/// The metric families of Jobs. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     sync_duration: Histograms,
@@ -31,19 +31,19 @@ pub struct ControllerMetrics {
     managers: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Why Pods are created.
+/// The reason for creating Pods, as a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreationReason {
-    /// Nothing has failed.
+    /// No Pod has failed or is terminating.
     New,
     /// Pods failed or are terminating.
     RecreateTerminatingOrFailed,
-    /// Pods failed, and only such are replaced.
+    /// Pods failed, and the Job replaces only failed Pods.
     RecreateFailed,
 }
 
 impl CreationReason {
-    /// The reason for Pods of this Job while that many Pods have failed and are terminating.
+    /// Returns the reason for new Pods of this Job, given the numbers of failed and terminating Pods.
     pub fn of(job: &Job, failed: usize, terminating: usize) -> Self {
         if job.replaces_failed && failed > 0 {
             Self::RecreateFailed
@@ -64,19 +64,19 @@ impl CreationReason {
 }
 
 impl ControllerMetrics {
-    /// Registers the families.
+    /// Registers all metric families.
     pub fn new(metrics: &Metrics) -> Self {
         let tracking = metrics.counter(
             "job_controller_terminated_pods_tracking_finalizer_total",
             Stability::Beta,
-            "Terminated Pods (phase Failed or Succeeded) that have the finalizer batch.kubernetes.io/job-tracking: that began (add) or ceased (delete) to be such",
+            "Terminated Pods (phase Failed or Succeeded) with the finalizer batch.kubernetes.io/job-tracking: added to (add) or removed from (delete) this group",
             &["event"],
         );
         Self {
             sync_duration: metrics.histogram(
                 "job_controller_job_sync_duration_seconds",
                 Stability::Stable,
-                "How long a sync of a Job took",
+                "Duration of a sync of a Job",
                 &["completion_mode", "result", "action"],
                 exponential_buckets(0.004, 2.0, 15),
             ),
@@ -107,7 +107,7 @@ impl ControllerMetrics {
             pods_creation: metrics.counter(
                 "job_controller_job_pods_creation_total",
                 Stability::Alpha,
-                "Pods created for Jobs, by why they were and whether it worked",
+                "Pods created for Jobs, by reason and result of the request",
                 &["reason", "status"],
             ),
             policy_actions: metrics.counter(
@@ -121,27 +121,27 @@ impl ControllerMetrics {
             external: metrics.counter(
                 "job_controller_jobs_by_external_controller_total",
                 Stability::Alpha,
-                "Jobs that somebody else manages, by spec.managedBy; beyond a few dozen managers: other",
+                "Jobs managed by another controller, by spec.managedBy; other beyond 32 managers",
                 &["controller_name"],
             ),
             managers: Arc::default(),
         }
     }
 
-    /// A sync of a Job has ended.
+    /// Records the end of a sync of a Job.
     pub fn synced(&self, job: &Job, ok: bool, action: &str, took: SignedDuration) {
         let labels = [job.mode.as_str(), if ok { "success" } else { "error" }, action];
         self.sync_duration.with(&labels).observe(took.as_secs_f64().max(0.0));
         self.syncs.with(&labels).inc();
     }
 
-    /// A Job has finished.
+    /// Records that a Job has finished.
     pub fn finished(&self, job: &Job, end: &End) {
         let result = if end.verdict == Verdict::Success { "succeeded" } else { "failed" };
         self.finished.with(&[job.mode.as_str(), result, &end.reason]).inc();
     }
 
-    /// The status of a Job was written.
+    /// Records the newly counted Pods and indexes after a status was written.
     pub fn counted(&self, job: &Job, before: &Status, after: &Status) {
         let mode = job.mode.as_str();
         let grown = |before: usize, after: usize| after.saturating_sub(before) as u64;
@@ -167,7 +167,7 @@ impl ControllerMetrics {
         self.pods_finished.with(&[mode, "failed"]).inc_by(grown(number(before.failed), number(after.failed)));
     }
 
-    /// Pods were created, or were to be.
+    /// Records how many Pods were created and refused.
     pub fn created(&self, reason: CreationReason, succeeded: usize, failed: usize) {
         for (status, count) in [("succeeded", succeeded), ("failed", failed)] {
             if count > 0 {
@@ -176,12 +176,12 @@ impl ControllerMetrics {
         }
     }
 
-    /// A rule of a failure policy decided about that many Pods.
+    /// Records the number of Pods for which a failure policy chose an action.
     pub fn handled(&self, action: Action, pods: u64) {
         self.policy_actions.with(&[action.as_str()]).inc_by(pods);
     }
 
-    /// A Pod was, and is, terminated and carries the finalizer, or not.
+    /// Records a change of whether a Pod is terminated and carries the finalizer.
     pub fn tracking(&self, before: bool, after: bool) {
         if after && !before {
             self.tracking_added.inc();
@@ -190,7 +190,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// There is a Job that somebody else manages.
+    /// Records a Job that another controller manages.
     pub fn managed_externally(&self, by: &str) {
         let mut known = self.managers.lock();
         if known.len() < MANAGERS && !known.contains(by) {
@@ -201,12 +201,12 @@ impl ControllerMetrics {
     }
 }
 
-/// Registers the time between the end of the time to live of a finished Job and its removal, in seconds.
+/// Registers the histogram of seconds between the end of a Job's time to live and its deletion.
 pub(crate) fn ttl_deletion_duration(metrics: &Metrics) -> Histogram {
     let duration = metrics.histogram(
         "ttl_after_finished_controller_job_deletion_duration_seconds",
         Stability::Alpha,
-        "How long after it was to be removed a finished Job was removed",
+        "Time from the end of a finished Job's time to live until its deletion",
         &[],
         exponential_buckets(0.1, 2.0, 14),
     );

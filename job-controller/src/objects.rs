@@ -1,4 +1,4 @@
-//! What is read of Jobs and Pods, and the names both sides of a hand-over know.
+//! Projections of Jobs and Pods, with the labels, annotations and finalizers that upstream uses.
 
 mod job;
 mod pod;

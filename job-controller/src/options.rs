@@ -1,29 +1,29 @@
-//! The feature gates, tuned values and flags of this crate.
+//! Feature gates, tuned values and flags of this crate.
 
 use std::time::Duration;
 
 use common::settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag};
 
-/// Suspending a Job clears its start, so that servers let its scheduling directives be changed.
+/// Suspending a Job removes its start time, so that servers allow changes of its scheduling directives.
 pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate =
     FeatureGate::on("MutableSchedulingDirectivesForSuspendedJobs", "Suspending a Job clears status.startTime");
-/// The gate of waiting for the caches.
+/// The gate for waiting until the caches show own writes.
 ///
-/// With the gate off, Pods of a Job are counted while the caches do not show the last writes for it, as upstream does. Pods are neither
-/// created nor deleted meanwhile in either position.
+/// With the gate off, Pods of a Job are counted even if the caches do not show the last writes for it, as upstream does. Pods are
+/// not created or deleted in that time, with the gate on or off.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyJob",
-    "A Job is not synced before the caches show what was last written for it; needs AtomicFIFO",
+    "A Job is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
-/// The gate of gangs: Workloads and `PodGroups` of Indexed Jobs whose Pods all run at once.
+/// The gate of gangs: Workloads and `PodGroups` for Indexed Jobs whose Pods all run at once.
 pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate::off(
     "WorkloadWithJob",
     "Pods of an Indexed Job that all run at once are scheduled as a gang; needs GenericWorkload",
 );
-/// The gate of the API of Workloads and `PodGroups`, which [`WORKLOAD_WITH_JOB`] depends on.
+/// The gate of the API for Workloads and `PodGroups`, which [`WORKLOAD_WITH_JOB`] requires.
 pub const GENERIC_WORKLOAD: FeatureGate =
     FeatureGate::off("GenericWorkload", "The API server serves Workloads and PodGroups");
-/// All gates this crate knows.
+/// Feature gates that this crate accepts.
 pub const GATES: &[FeatureGate] = &[
     MUTABLE_SCHEDULING_DIRECTIVES,
     STALE_CONSISTENCY,
@@ -32,43 +32,43 @@ pub const GATES: &[FeatureGate] = &[
     WORKLOAD_WITH_JOB,
     FeatureGate::on(
         "MutablePodResourcesForSuspendedJobs",
-        "The API server's: a controller does the same in both positions",
+        "For the API server only; the gate has no effect on this controller",
     ),
     FeatureGate::locked("JobBackoffLimitPerIndex", "Failures may be limited per index"),
     FeatureGate::locked("JobSuccessPolicy", "Indexed Jobs may complete before all indexes have succeeded"),
     FeatureGate::locked(
         "JobPodReplacementPolicy",
-        "Jobs may replace Pods only once they are over; terminating Pods are counted",
+        "Jobs may replace Pods only after they have finished; terminating Pods are counted",
     ),
-    FeatureGate::locked("JobManagedBy", "Jobs may be managed by somebody else"),
-    FeatureGate::locked("SidecarContainers", "A Pod ends when its sidecars have ended, too"),
+    FeatureGate::locked("JobManagedBy", "Jobs may be managed by another controller"),
+    FeatureGate::locked("SidecarContainers", "A Pod has finished only after its sidecars have, too"),
 ];
 
-/// The delay before the first replacement of a failed Pod. Upstream: `DefaultJobPodFailureBackOff`.
+/// The back-off before the first replacement of a failed Pod, 10 s by default. Upstream: `DefaultJobPodFailureBackOff`.
 pub const POD_FAILURE_BACKOFF: Tune = Tune::duration(
     "job-pod-failure-backoff",
     Duration::from_secs(10),
-    "How long the replacement of a failed Pod of a Job waits at first",
+    "Back-off before the first replacement of a failed Pod of a Job",
 );
-/// The longest such delay. Upstream: `MaxJobPodFailureBackOff`.
+/// The maximal back-off, 10 min by default. Upstream: `MaxJobPodFailureBackOff`.
 pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune::duration(
     "job-pod-failure-backoff-max",
     Duration::from_mins(10),
-    "How long the replacement of a failed Pod of a Job waits at most",
+    "Maximum back-off before the replacement of a failed Pod of a Job",
 );
-/// How long events of Pods are debounced. Upstream: `SyncJobBatchPeriod`.
+/// The debounce period for events of Pods, 1 s by default. Upstream: `SyncJobBatchPeriod`.
 pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
     "job-sync-batch-period",
     Duration::from_secs(1),
-    "For how long events of the Pods of a Job are gathered before the Job is synced",
+    "How long to debounce events of the Pods of a Job before the Job is synced",
 );
-/// How many terminated Pods one status names as being counted. Upstream: `MaxUncountedPods`.
+/// The maximal number of terminated Pods that one status lists, 500 by default. Upstream: `MaxUncountedPods`.
 pub const MAX_UNCOUNTED_PODS: Tune =
-    Tune::count("job-max-uncounted-pods", 500, "How many terminated Pods one status of a Job names as being counted");
-/// How many Pods one sync creates or deletes. Upstream: `MaxPodCreateDeletePerSync`.
+    Tune::count("job-max-uncounted-pods", 500, "Maximum number of terminated Pods that one status lists");
+/// The maximal number of Pods that one sync creates or deletes, 500 by default. Upstream: `MaxPodCreateDeletePerSync`.
 pub const MAX_PODS_PER_SYNC: Tune =
-    Tune::count("job-max-pods-per-sync", 500, "The most Pods that one sync of a Job creates or deletes");
-/// All values of this crate that can be tuned.
+    Tune::count("job-max-pods-per-sync", 500, "Maximum number of Pods that one sync creates or deletes");
+/// Tunable values of this crate.
 pub const TUNES: &[Tune] = &[
     POD_FAILURE_BACKOFF,
     POD_FAILURE_BACKOFF_MAX,
@@ -78,13 +78,13 @@ pub const TUNES: &[Tune] = &[
     EXPECTATIONS_TIMEOUT,
 ];
 
-/// How many Jobs are synced at once, and how many keys of orphans.
+/// `--concurrent-job-syncs`: the number of Jobs, and of keys of orphans, synced at the same time; 5 by default.
 pub const CONCURRENT_JOB_SYNCS: WorkersFlag =
-    WorkersFlag::new("concurrent-job-syncs", 5, "How many Jobs are synced at once");
-/// How many finished Jobs are removed at once.
+    WorkersFlag::new("concurrent-job-syncs", 5, "Number of Jobs synced at the same time");
+/// `--concurrent-ttl-after-finished-syncs`: the number of finished Jobs deleted at the same time, 5 by default.
 pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
     name: "concurrent-ttl-after-finished-syncs",
     default: 5,
     min: 0,
-    help: "How many finished Jobs are removed at once",
+    help: "Number of finished Jobs deleted at the same time",
 };

@@ -1,7 +1,7 @@
-//! Pods that carry the tracking finalizer and that no Job counts any more: without the finalizer they can be deleted.
+//! Removes the tracking finalizer from Pods that no Job counts any more, so that they can be deleted.
 //!
-//! A loop of its own beside that of the Jobs, with a queue and workers of its own (`job_orphan_pod`). Its keys come from the handlers of
-//! the loop of Jobs, whose caches it reads.
+//! This loop has its own queue and workers (`job_orphan_pod`). The handlers of the loop of Jobs enqueue its keys, and it reads
+//! the caches of that loop.
 
 pub mod key;
 
@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use self::{act::Note, key::Orphan, plan::Plan, snapshot::Snapshot};
 use crate::jobs::JobController;
 
-/// The loop. It reads the caches of the loop of Jobs.
+/// The loop of orphans, which reads the caches of the loop of Jobs.
 pub(crate) struct OrphanController(pub(crate) Arc<JobController>);
 
 impl Controller for OrphanController {
@@ -47,7 +47,7 @@ impl Controller for OrphanController {
     }
 
     fn object(_: &Snapshot) -> (ObjectRef, Uid) {
-        // No Event is recorded, and no write is noted: the Job is gone, or another controller's.
+        // The loop emits no Events and records no writes, because the Job is deleted or belongs to another controller.
         (ObjectRef::default(), Uid::default())
     }
 

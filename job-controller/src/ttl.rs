@@ -1,7 +1,8 @@
-//! Finished Jobs are removed when their time to live has passed.
+//! Deletes finished Jobs after their time to live.
 //!
-//! Only a Job that has finished is removed, with its uid and version as preconditions, and not before its time by the clock of this
-//! machine. Its Pods are deleted first (foreground). Finalizers are left alone. Upstream: `pkg/controller/ttlafterfinished`.
+//! Only a finished Job is deleted, with preconditions on its UID and version, and not before its time by the clock of this
+//! machine. Its Pods are deleted first (foreground deletion). Finalizers are not changed. Upstream:
+//! `pkg/controller/ttlafterfinished`.
 
 pub mod decide;
 pub mod plan;
@@ -34,13 +35,13 @@ use crate::{
     options::CONCURRENT_TTL_SYNCS,
 };
 
-/// The loop.
+/// Deletes finished Jobs after their time to live.
 pub struct TtlController {
     jobs: Arc<SharedInformer<Job>>,
     deletion_duration: Histogram,
 }
 
-/// Starts the loop.
+/// Starts the loop with its queue and handlers.
 pub(crate) fn start(context: Context) -> Arc<dyn Running> {
     let queue: Queue<Key> = context.queue("ttl_jobs_to_delete", Backoff::default());
     let jobs = context.shared_informer::<Job>();
@@ -77,7 +78,7 @@ impl Controller for TtlController {
         let key = snapshot.job.metadata.key();
         match note {
             Note::Ahead => {
-                tracing::warn!(logger = "ttl-after-finished", key = %key, "Found a Job that finished in the future; it is removed when its time has come");
+                tracing::warn!(logger = "ttl-after-finished", key = %key, "Found a Job that finished in the future; it is deleted after its time to live");
             }
             Note::Removed(late, finished) => {
                 self.deletion_duration.observe(late.as_secs_f64());

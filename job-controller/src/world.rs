@@ -1,4 +1,4 @@
-//! Builders for tests: a Job, its Pods, and what a sync sees of them.
+//! Builders for tests: a Job, its Pods, and the snapshot of a sync.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     objects::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status},
 };
 
-/// That many seconds after the time of every sync in tests.
+/// Returns the time of every sync in tests plus this many seconds.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(second)
 }
@@ -38,11 +38,11 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
-/// A Job under construction.
+/// A Job under construction, as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct JobBuilder(pub(crate) Value);
 
-/// A Job that wants one completion, started a minute ago.
+/// Builds a Job with one completion, started a minute ago.
 pub(crate) fn job(name: &str) -> JobBuilder {
     JobBuilder(json!({
         "metadata": {"name": name, "namespace": "shop", "uid": "u-job", "generation": 1, "resourceVersion": "5"},
@@ -87,11 +87,11 @@ impl JobBuilder {
     }
 }
 
-/// A Pod under construction.
+/// A Pod under construction, as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBuilder(pub(crate) Value);
 
-/// A running Pod of the Job, ready, on a node, with the finalizer.
+/// Builds a running Pod of the Job: ready, on a node, with the finalizer.
 pub(crate) fn pod(name: &str) -> PodBuilder {
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-job", "controller": true});
     PodBuilder(json!({
@@ -180,7 +180,7 @@ impl PodBuilder {
     }
 }
 
-/// What a sync sees, under construction.
+/// The input of a sync under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) job: JobBuilder,
@@ -255,25 +255,25 @@ impl World {
             job,
         }
     }
-    /// How the Job is synced, which is not left alone.
+    /// Returns the plan of the sync; the Job must not be left alone.
     pub(crate) fn plan(&self) -> SyncPlan {
         decide(&self.snapshot()).sync.unwrap()
     }
-    /// The status that is written first.
+    /// Returns the first status of the plan.
     pub(crate) fn status(&self) -> Status {
         self.plan().tracked.status
     }
-    /// Why the Job ends, if it does.
+    /// Describes the end of the Job, if it ends.
     pub(crate) fn end(&self) -> Option<String> {
         let end = self.plan().managed.end_to_write?;
         Some(format!("{} {}: {}", end.interim(), end.reason, end.message))
     }
-    /// The Pods whose finalizer is removed.
+    /// Returns the names of counted Pods that lose their finalizer.
     pub(crate) fn untracks(&self) -> Vec<String> {
         let plan = self.plan();
         plan.tracked.untrack.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect()
     }
-    /// The Pods that lose their finalizer uncounted.
+    /// Returns the names of Pods that lose their finalizer uncounted.
     pub(crate) fn untracks_uncounted(&self) -> Vec<String> {
         decide(&self.snapshot()).untrack_uncounted.iter().map(|pod| pod.meta().name.to_string()).collect()
     }
@@ -284,7 +284,7 @@ impl World {
             manage => !manage.victims().is_empty(),
         }
     }
-    /// What is done about the number of Pods, in a word.
+    /// Describes the decision about the number of Pods.
     pub(crate) fn does(&self) -> String {
         let Ok(plan) = decide(&self.snapshot()).sync else { return "nothing".to_owned() };
         let name = |at: usize| plan.situation.pods[at].pod.meta().name.to_string();

@@ -1,5 +1,5 @@
-//! Jobs with every number and every list at its limit, and beyond: what deciding about them costs. A process of its own, because
-//! it measures memory.
+//! The cost of decisions about Jobs with every number and every list at its limit and beyond. A separate process, because it
+//! measures memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use sandbox::memory::Limit;
 use serde_json::{Value, json};
 
-/// Counts what is allocated, and refuses what is too much.
+/// Counts allocated bytes, and fails allocations beyond the limit.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
@@ -34,16 +34,16 @@ const LIMITS: Limits = Limits {
     batch: Duration::from_secs(1),
     clears_start_time: true,
 };
-/// What deciding may allocate for each byte of the object and its Pods. Sets of indexes are read, joined, and written again.
+/// Allowed bytes for each byte of the object and its Pods. Sets of indexes are parsed, joined, and written again.
 const EACH_BYTE: usize = 64;
-/// What deciding may allocate besides: the Pods of one sync, and texts.
+/// Allowed bytes in addition, for the Pods of one sync and for texts.
 const BESIDES: usize = 1 << 20;
-/// What reading, deciding and explaining may allocate in all for each byte, given back or not. Work that grows with a number of a
-/// specification allocates more.
+/// Allowed bytes in total, including freed ones, for each byte of input. Work proportional to a number in a `spec` would exceed
+/// this limit.
 const TOTAL_EACH_BYTE: usize = 40;
-/// The same for each Pod that is to be created: a sync creates some hundreds at most.
+/// Allowed bytes in total for each Pod to create; a sync creates at most some hundred.
 const TOTAL_EACH_CREATE: usize = 1 << 10;
-/// What they may allocate in all besides.
+/// Allowed bytes in total, in addition.
 const TOTAL_BESIDES: usize = 96 << 10;
 
 fn number() -> impl Strategy<Value = Value> {
@@ -61,12 +61,12 @@ fn number() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Valid numbers only, large ones above all.
+/// Generates valid numbers, mostly large ones.
 fn valid() -> impl Strategy<Value = Value> {
     prop::sample::select(vec![json!(0), json!(3), json!(100_000), json!(i32::MAX), json!(null)])
 }
 
-/// Sets of indexes as texts, up to a megabyte.
+/// Generates texts of index sets, up to a megabyte.
 fn indexes() -> impl Strategy<Value = Value> {
     let odd = |count: u32| (0..count).map(|i| (2 * i + 1).to_string()).collect::<Vec<_>>().join(",");
     let runs = |count: u32| (0..count).map(|i| format!("{}-{}", 10 * i, 10 * i + 5)).collect::<Vec<_>>().join(",");
@@ -106,7 +106,7 @@ fn time() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// A Job whose numbers are valid, or need not be.
+/// Generates a Job with valid or arbitrary numbers.
 fn job(valid_only: bool) -> impl Strategy<Value = Value> {
     let value = move || if valid_only { valid().boxed() } else { number().boxed() };
     let seconds = prop::sample::select(vec![json!(null), json!(0), json!(i32::MAX), json!(i64::MAX)]);
@@ -180,7 +180,7 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
     }
 }
 
-/// Reads the Job, decides about it, and says why. Says whether it can be read.
+/// Reads the Job, decides about it, and explains the plan. Returns whether the Job can be decoded.
 fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCaseError> {
     let text = job.to_string();
     let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
@@ -201,7 +201,7 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     };
     let pods_created = plan.as_ref().map_or(0, |(plan, _)| creates(plan));
     let bound = size * TOTAL_EACH_BYTE + pods_created * TOTAL_EACH_CREATE + TOTAL_BESIDES;
-    prop_assert!(total <= bound, "{total} bytes in all for {size} and {pods_created} Pods to create");
+    prop_assert!(total <= bound, "{total} bytes in total for {size} and {pods_created} Pods to create");
     if let Some((plan, explained)) = &plan {
         let held = ALLOCATOR.allocated() - before;
         prop_assert!(held <= size * EACH_BYTE / 2 + BESIDES, "{held} bytes for a plan about {size}");
@@ -216,12 +216,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn a_job_costs_what_it_and_its_pods_are_long(
+    fn the_cost_of_a_job_is_proportional_to_its_size(
         (valid, job) in any::<bool>().prop_flat_map(|valid| (Just(valid), job(valid))),
         pods in pods(),
     ) {
         let read = is_read_at_bounded_cost(&job, &pods)?;
-        // Servers do not accept an Indexed Job without completions.
+        // Servers reject an Indexed Job without completions.
         prop_assert!(read || !valid || job["spec"]["completions"].is_null());
     }
 }

@@ -1,4 +1,4 @@
-//! What cached Pods and Jobs cost, measured: a process of its own, so that nothing else moves its memory.
+//! The memory of cached Pods and Jobs, measured in a separate process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -9,7 +9,7 @@ use serde_json::json;
 const PODS: usize = 20_000;
 const JOBS: usize = 5_000;
 
-/// A Pod as a real server sends it: two containers, probes, volumes, tolerations, conditions, statuses, managed fields.
+/// Builds a Pod as a real server sends it: two containers, probes, volumes, tolerations, conditions, statuses, managed fields.
 fn template() -> String {
     let container = |name: &str| {
         json!({"name": name, "image": format!("registry.example.com/team/{name}:v1.2.3"), "imagePullPolicy": "IfNotPresent",
@@ -65,14 +65,14 @@ fn pod(template: &str, at: usize) -> CachedPod {
     pod
 }
 
-/// Resident memory of this process in bytes, where the system tells.
+/// Returns the resident memory of this process in bytes, if the system reports it.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1024)
 }
 
-/// How much memory `make` takes.
+/// Returns the memory that `make` needs.
 fn cost<T>(make: impl FnOnce() -> T) -> Option<(T, u64)> {
     let before = resident()?;
     let made = make();
@@ -86,7 +86,7 @@ fn cached_jobs_and_pods_are_small() {
 }
 
 fn jobs_are_small() {
-    // Each with a hundred thousand indexes.
+    // Each Job has a hundred thousand indexes.
     let jobs = |at: usize| {
         let json = json!({"metadata": {"name": format!("big-{at}"), "namespace": "shop", "uid": format!("u{at}")},
             "spec": {"parallelism": 1000, "completions": 100_000, "completionMode": "Indexed", "selector": {"matchLabels": {"a": "b"}},
@@ -104,7 +104,7 @@ fn jobs_are_small() {
 fn pods_are_small() {
     let template = template();
     let store = Store::<CachedPod>::default();
-    // Whatever is allocated once is there already.
+    // Allocations that happen only once are done before the measurement.
     store.fill(vec![pod(&template, 0)], Version::parse("1"));
     let Some((_, all)) =
         cost(|| store.fill((0..PODS).map(|at| pod(&template, at)).collect(), Version::parse("200000")))

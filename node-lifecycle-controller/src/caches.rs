@@ -1,4 +1,4 @@
-//! The caches of Nodes and Pods, shared by the loops of this process: one watch of each kind.
+//! The caches of Nodes and Pods, which the loops of this process share: one watch of each kind.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,14 +11,14 @@ use common::{
 
 use crate::objects::{ByNode, CachedPod, Node, TerminatingByNode};
 
-/// The caches.
+/// The shared caches of Nodes and Pods.
 pub(crate) struct Caches {
     pub(crate) nodes: SharedInformer<Node>,
     pub(crate) pods: SharedInformer<CachedPod>,
 }
 
 impl Caches {
-    /// The caches of this process; the first call starts them.
+    /// Returns the caches of this process; the first call starts them.
     pub(crate) fn of(context: &Context) -> Arc<Self> {
         context.shared.get_or_make(|| Self {
             nodes: SharedInformer::start(context.api.clone(), context.caches()),
@@ -26,13 +26,13 @@ impl Caches {
         })
     }
 
-    /// The objects of both caches.
+    /// Returns read access to both caches.
     pub(crate) fn view(&self) -> CacheView<'_> {
         CacheView { nodes: self.nodes.store(), pods: self.pods.store() }
     }
 }
 
-/// Reads of both caches. Each costs what it returns, never a scan of all Pods.
+/// Reads of both caches. The cost of each read is proportional to its result; none scans all Pods.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheView<'a> {
     pub(crate) nodes: &'a Store<Node>,
@@ -40,32 +40,32 @@ pub(crate) struct CacheView<'a> {
 }
 
 impl CacheView<'_> {
-    /// The node of that name, if it exists and can be read.
+    /// Returns the node with this name, if it exists and can be decoded.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes.get_readable("", name)
     }
 
-    /// Whether there is a node of that name, readable or not.
+    /// Whether a node with this name exists, even if it cannot be decoded.
     fn has_node(&self, name: &str) -> bool {
         self.nodes.peek("", name, |_| ()).is_some()
     }
 
-    /// The Pods that are assigned to a node.
+    /// Returns the Pods that are assigned to a node.
     pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
         self.pods.readable_by_index(ByNode, &IndexValue::Text(Text::new(node)))
     }
 
-    /// The nodes that Pods are assigned to and that do not exist.
+    /// Returns the names of nodes that do not exist although Pods are assigned to them.
     pub(crate) fn missing_nodes(&self) -> BTreeSet<Text> {
         names(self.pods.index_values(ByNode)).filter(|node| !self.has_node(node)).collect()
     }
 
-    /// The nodes that terminating Pods are assigned to, and the empty name if there is a terminating Pod without a node.
+    /// Returns the nodes of terminating Pods; the empty name stands for terminating Pods without a node.
     pub(crate) fn nodes_of_terminating_pods(&self) -> BTreeSet<Text> {
         names(self.pods.index_values(TerminatingByNode)).collect()
     }
 
-    /// The terminating Pods that are assigned to a node; with an empty name those without a node.
+    /// Returns the terminating Pods that are assigned to a node; for an empty name, those without a node.
     pub(crate) fn terminating_pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
         self.pods.readable_by_index(TerminatingByNode, &IndexValue::Text(Text::new(node)))
     }

@@ -6,21 +6,21 @@ use std::collections::BTreeMap;
 
 use common::intern::Text;
 
-/// How many nodes of a zone are not ready.
+/// State of a zone by the share of its nodes that are not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneState {
-    /// Not computed yet.
+    /// No pass has computed the state yet.
     Initial,
-    /// Few.
+    /// The share is below the threshold, or at most 2 nodes are not ready.
     Normal,
-    /// Many.
+    /// The share is at or above the threshold, and at least 3 nodes are not ready.
     PartialDisruption,
-    /// All.
+    /// No node is ready.
     FullDisruption,
 }
 
 impl ZoneState {
-    /// The name that upstream gives to the state.
+    /// The name of the state in upstream.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Initial => "Initial",
@@ -31,37 +31,37 @@ impl ZoneState {
     }
 }
 
-/// The nodes of a zone that count: excluded nodes do not.
+/// Numbers of ready and other nodes in a zone, without excluded nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     /// Nodes whose condition `Ready` is `True`.
     pub(crate) ready: usize,
-    /// All others.
+    /// All other nodes.
     pub(crate) not_ready: usize,
 }
 
 impl Count {
-    /// All nodes.
+    /// Number of all counted nodes.
     pub(crate) fn size(self) -> usize {
         self.ready + self.not_ready
     }
 }
 
-/// Thresholds and rates, as flags set them.
+/// Thresholds and rates of zones, set by flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ZoneLimits {
-    /// The share of nodes that are not ready from which on a zone is partially disrupted.
+    /// Share of nodes that are not ready at which a zone becomes partially disrupted.
     pub(crate) unhealthy_threshold: f32,
-    /// A zone with more nodes than this is large.
+    /// Number of nodes above which a zone is large.
     pub(crate) large_threshold: i64,
-    /// Nodes a second in zones that are not partially disrupted.
+    /// Nodes per second that are tainted in a zone that is not partially disrupted.
     pub(crate) rate: f32,
-    /// Nodes a second in large zones that are partially disrupted.
+    /// Nodes per second that are tainted in a large zone that is partially disrupted.
     pub(crate) secondary_rate: f32,
 }
 
 impl ZoneLimits {
-    /// The state of a zone.
+    /// Returns the state of a zone with these numbers of nodes.
     pub(crate) fn state(&self, count: Count) -> ZoneState {
         let Count { ready, not_ready } = count;
         if ready == 0 && not_ready > 0 {
@@ -73,7 +73,7 @@ impl ZoneLimits {
         }
     }
 
-    /// The rate of a zone in that state.
+    /// Returns the tainting rate of a zone in this state, in nodes per second.
     pub(crate) fn rate(&self, state: ZoneState, count: Count) -> f32 {
         match state {
             ZoneState::Initial | ZoneState::Normal | ZoneState::FullDisruption => self.rate,
@@ -85,25 +85,25 @@ impl ZoneLimits {
     }
 }
 
-/// What becomes of a zone.
+/// New state and rate of a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ZoneChange {
-    /// Its new state.
+    /// State after the pass.
     pub(crate) state: ZoneState,
-    /// Its new rate.
+    /// The new tainting rate in nodes per second.
     pub(crate) rate: f32,
 }
 
-/// Whether every zone is fully disrupted, and whether that has just changed.
+/// Whether every zone is fully disrupted, and whether this has just changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disruption {
-    /// Not every zone is.
+    /// At least one zone is not fully disrupted.
     None,
-    /// Every zone is, since now: no node is tainted, and taints that are there are removed.
+    /// Every zone has just become fully disrupted: no node is tainted, and existing taints are removed.
     Begins,
-    /// Every zone still is.
+    /// Every zone is still fully disrupted.
     Lasts,
-    /// Not every zone is any longer: grace periods begin anew.
+    /// A zone has just recovered from total disruption: all grace periods restart.
     Ends,
 }
 
@@ -114,18 +114,18 @@ impl Disruption {
     }
 }
 
-/// The known state of a zone and its nodes.
+/// The state of a zone before a pass, and its nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ZoneStanding {
-    /// The state that was computed last.
+    /// State that the last pass computed.
     pub(crate) state: ZoneState,
-    /// The nodes that count.
+    /// Numbers of nodes.
     pub(crate) count: Count,
 }
 
-/// The new states of all zones, and the state of all together. Zones without a node that counts have no part in it.
+/// Returns the changes of all zones, and the disruption of the whole cluster. Zones without counted nodes are ignored.
 ///
-/// `was_total`: whether the last computation found every zone fully disrupted. A zone that changes nothing is left out.
+/// `was_total` is true if the last pass found every zone fully disrupted. Zones without a change are left out.
 pub(crate) fn transition(
     zones: &BTreeMap<Text, ZoneStanding>,
     was_total: bool,
@@ -145,7 +145,7 @@ pub(crate) fn transition(
     let change = |(name, zone): (&Text, &ZoneStanding)| {
         let state = limits.state(zone.count);
         let rate = if is_total { 0.0 } else { limits.rate(state, zone.count) };
-        // A total disruption stopped zones whose state did not change.
+        // The start of a total disruption stopped every zone, so its end changes every zone, too.
         let is_change = state != zone.state || matches!(disruption, Disruption::Begins | Disruption::Ends);
         is_change.then(|| (name.clone(), ZoneChange { state, rate }))
     };
@@ -186,7 +186,7 @@ mod tests {
         list.iter().map(one).collect()
     }
 
-    /// What changes, as `zone state rate`.
+    /// Returns the changes as `zone state rate`.
     fn changes(list: &[(&str, ZoneState, usize, usize)], was_total: bool) -> (Vec<String>, Disruption) {
         let (changes, disruption) = transition(&zones(list), was_total, &LIMITS);
         let one = |(name, change): (&Text, &ZoneChange)| format!("{name} {:?} {}", change.state, change.rate);
@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn zones_whose_state_stays_are_left_alone() {
+    fn zones_with_an_unchanged_state_are_left_out() {
         use ZoneState::{Initial, Normal};
         let (changed, disruption) = changes(&[("a", Normal, 5, 0), ("b", Initial, 5, 0)], false);
         assert_eq!((changed, disruption), (vec!["b Normal 0.1".to_owned()], Disruption::None));
     }
 
     #[test]
-    fn a_cluster_without_a_node_that_counts_is_in_no_disruption() {
+    fn a_cluster_without_counted_nodes_is_not_disrupted() {
         assert_eq!(changes(&[], false), (vec![], Disruption::None));
         assert_eq!(changes(&[("a", ZoneState::Initial, 0, 0)], false), (vec![], Disruption::None));
     }

@@ -1,11 +1,11 @@
 //! Evicts Pods from nodes whose `NoExecute` taints they do not tolerate, or no longer tolerate.
 //!
 //! A Pod is examined when it changes or when the taints of its node change. A Pod that tolerates the taints for a limited time
-//! has a timer; the timer belongs to that Pod, not to its name. Before a Pod is deleted, its node and the Pod are read from
-//! the server and the decision is made again, so a stale cache cannot cause an eviction; the Pods of a node share the read of the
-//! node ([`nodes`]). No Pod is deleted for a taint of the node monitor while its node may be well ([`crate::heartbeats`]). A
-//! failed deletion is retried, where upstream waits for the next event. A Pod that is already terminating and has its condition
-//! is left alone.
+//! has a timer; the timer belongs to that Pod, not to its name. Before a Pod is deleted, its node and the Pod are read from the
+//! server and the decision is made again, so a stale cache cannot cause an eviction; the Pods of a node share one read of the
+//! node ([`nodes`]). No Pod is deleted for a taint of the node monitor while its node may be healthy ([`crate::heartbeats`]). A
+//! failed deletion is retried; upstream waits for the next event. A terminating Pod that already has the condition
+//! `DisruptionTarget` stays unchanged.
 //!
 //! Upstream: `pkg/controller/tainteviction`.
 
@@ -42,10 +42,10 @@ use plan::Plan;
 use snapshot::Snapshot;
 use timers::Timers;
 
-/// How many Pods are synced at once.
+/// Number of Pods that are synced concurrently.
 const WORKERS: usize = 8;
 
-/// The gate of tolerations with the operators `Lt` and `Gt`.
+/// The feature gate for tolerations with the operators `Lt` and `Gt`.
 pub const COMPARISON: FeatureGate = FeatureGate {
     name: "TaintTolerationComparisonOperators",
     default: false,
@@ -53,7 +53,7 @@ pub const COMPARISON: FeatureGate = FeatureGate {
     help: "Tolerations may compare numbers, with operators Lt and Gt",
 };
 
-/// The loop as the program and `--controllers` know it.
+/// Name, client and start function of the loop.
 pub const TAINT_EVICTION: LoopDefinition = LoopDefinition {
     name: "taint-eviction-controller",
     alias: "",
@@ -139,7 +139,7 @@ impl Controller for Evictor {
         let (key, pod) = (&snapshot.key, snapshot.pod.as_ref().map(|pod| &pod.meta.uid));
         match note {
             Note::Retries(error) => {
-                tracing::debug!(logger = "taint-eviction-controller", pod = %key, err = %error, "Trying again");
+                tracing::debug!(logger = "taint-eviction-controller", pod = %key, err = %error, "Retrying the deletion of a Pod");
             }
             Note::Revised(plan) => self.timers.follow(key, &plan),
             Note::Deleted(since) => {
@@ -164,7 +164,7 @@ impl Controller for Evictor {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        // Leases are not waited for: most taints do not depend on them.
+        // The loop does not wait for Leases: most taints do not depend on them.
         vec![self.caches.nodes.informer(), self.caches.pods.informer()]
     }
 }

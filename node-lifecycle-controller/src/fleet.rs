@@ -1,6 +1,7 @@
-//! What is remembered of nodes: one record for each node, the schedule of passes, and the zones with the nodes that wait there.
+//! The records of all nodes, the schedule of passes, and the zones with the nodes that wait for a taint.
 //!
-//! An event of a node and a heartbeat cost a lookup; a pass costs what has changed or is due.
+//! An event of a node or a heartbeat costs a lookup. The cost of a pass is proportional to the number of nodes that changed or
+//! are due.
 
 mod lapse;
 mod record;
@@ -30,7 +31,7 @@ use record::Record;
 use schedule::Schedule;
 use zones::{Zone, Zones};
 
-/// All nodes.
+/// All nodes of the cluster.
 pub(crate) struct Fleet {
     pub(crate) sight: Sight,
     grace: Grace,
@@ -38,9 +39,9 @@ pub(crate) struct Fleet {
     schedule: Schedule,
     tainted: BTreeSet<Name>,
     pub(crate) zones: Zones,
-    /// What passes have not reported yet.
+    /// Added, removed and lapsed nodes that no pass has reported yet.
     unreported: Reports,
-    /// Grace periods begin no earlier than this.
+    /// Earliest start of all grace periods; `None` until the first total disruption has ended.
     grace_from: Option<Instant>,
     /// Whether the last pass found every zone fully disrupted.
     was_total: bool,
@@ -61,10 +62,10 @@ impl Fleet {
         }
     }
 
-    /// Takes note of a state of a node. One older than what is known is ignored, unless it is of a full set: the data of a server
-    /// may have been restored.
+    /// Records a state of a node. Ignores a state older than the recorded one, unless it comes from a full set: the data of a
+    /// server may have been restored from a backup.
     ///
-    /// `lease`: the Lease that is there, for a node that was not known.
+    /// `lease` is the current renewal of the Lease, for a node without a record.
     pub(crate) fn see(&mut self, node: &Arc<Node>, lease: Option<Renewal>, is_of_set: bool, now: Instant) {
         let meta = &node.metadata;
         let known = self.records.get(&meta.name).filter(|known| known.node.metadata.uid == meta.uid);
@@ -87,12 +88,12 @@ impl Fleet {
         self.put(record, now);
     }
 
-    /// Puts a record in the place of the one of that node.
+    /// Stores a record in place of the old record of the node.
     fn put(&mut self, mut record: Record, now: Instant) {
         let name = Arc::clone(&record.node.metadata.name);
         self.zones.enter(&record.zone, record.counted(), now);
         if let Some(old) = self.records.remove(&name) {
-            // A node that changed its zone or needs its taint no longer loses its place.
+            // A node loses its place in the queue if its zone changes or if it no longer needs its taint.
             let needs = Cause::of(&record.node).is_some_and(|cause| !taints::has_cause(&record.node, cause));
             if old.zone != record.zone || !needs {
                 self.zones.end_wait(&old.zone, &name, record.waits.take());
@@ -107,7 +108,7 @@ impl Fleet {
         self.records.insert(name, record);
     }
 
-    /// Forgets a node.
+    /// Removes the record of a node.
     pub(crate) fn forget(&mut self, name: &Name) {
         let Some(mut record) = self.records.remove(name) else { return };
         self.zones.end_wait(&record.zone, name, record.waits);
@@ -121,7 +122,8 @@ impl Fleet {
         }
     }
 
-    /// Takes note of a Lease. Any renewal but the last one seen is a sign of life, whatever the clock of the node says.
+    /// Records a renewal of a Lease. A renewal time that differs from the last one is a heartbeat, whatever the clock of the node
+    /// shows.
     pub(crate) fn renewed(&mut self, name: &str, renewal: Renewal, now: Instant) {
         if !self.is_news(name, renewal) {
             return;
@@ -131,13 +133,13 @@ impl Fleet {
             record.heard = now;
             record.lapse.heard();
         });
-        // The node may have been found silent.
+        // The node may have been silent.
         if self.records.get(name).is_some_and(|record| record.due.is_none()) {
             self.touch(name);
         }
     }
 
-    /// Changes what is remembered of a node, and how the node counts for its zone.
+    /// Changes the record of a node, and the counters of its zone.
     fn update(&mut self, name: &str, change: impl FnOnce(&mut Record)) {
         let Some(record) = self.records.get_mut(name) else { return };
         let before = record.counted();
@@ -145,42 +147,42 @@ impl Fleet {
         self.zones.recount(&record.zone, before, record.counted());
     }
 
-    /// Examines a node again with the next pass.
+    /// Makes the next pass examine a node.
     pub(crate) fn touch(&mut self, name: &str) {
         if let Some(record) = self.records.get(name) {
             self.schedule.touch(&record.node.metadata.name);
         }
     }
 
-    /// Gives a node that was found silent its whole grace period again, because its conditions could not be written. Its zone
-    /// counts it as not ready until something is heard of it: otherwise a failed write could let a zone of silent nodes seem
-    /// healthy enough to be tainted.
+    /// Restarts the grace period of a silent node whose conditions could not be written. Its zone counts the node as not ready
+    /// until the next heartbeat: otherwise a failed write could make a zone of silent nodes appear healthy enough to be tainted.
     ///
-    /// `is_unanswered`: the write may have taken effect.
+    /// `is_unanswered` is true if the write may have taken effect.
     pub(crate) fn spare(&mut self, name: &str, is_unanswered: bool, now: Instant) {
         self.update(name, |record| record.lapse.not_taken(is_unanswered.then(|| record.node.ready()), now));
         self.touch(name);
     }
 
-    /// The server denies the conditions of a silent node, for what they are: it takes those of other nodes, and heartbeats. They
-    /// are written again after a pause that grows up to a grace period.
+    /// Records that the server denied the conditions of a silent node because of their content. Other writes and heartbeats may
+    /// still succeed, so the grace period does not restart. The write is repeated after a pause that grows up to the grace
+    /// period.
     pub(crate) fn deny(&mut self, name: &str, now: Instant) {
         let grace = self.grace;
         self.update(name, |record| record.lapse.denied(grace.of(&record.node), now));
         self.touch(name);
     }
 
-    /// The conditions of a silent node were written.
+    /// Records that the conditions of a silent node were written.
     pub(crate) fn was_lapsed(&mut self, name: &str) {
         self.update(name, |record| record.lapse.succeeded());
     }
 
-    /// Takes note of a change of a node that failed, or that succeeded.
+    /// Records the failure of a change of a node; `None` after a success.
     pub(crate) fn note_write(&mut self, name: &str, failure: Option<Failure>) {
         self.update(name, |record| record.failure = failure.map(Arc::new));
     }
 
-    /// Nodes whose last change failed, at most this many.
+    /// Returns at most `most` nodes whose last change failed, by name.
     pub(crate) fn failures(&self, most: usize) -> Vec<(Name, Arc<Failure>)> {
         let failure = |(name, record): (&Name, &Record)| Some((Arc::clone(name), Arc::clone(record.failure.as_ref()?)));
         let mut failures: Vec<_> = self.records.iter().filter_map(failure).collect();
@@ -189,32 +191,33 @@ impl Fleet {
         failures
     }
 
-    /// The newest known state of a node.
+    /// Returns the newest known state of a node.
     pub(crate) fn node(&self, name: &str) -> Option<&Arc<Node>> {
         self.records.get(name).map(|record| &record.node)
     }
 
-    /// Whether a renewal of the node's Lease is another one than the last that was seen.
+    /// Whether a renewal of the node's Lease differs from the recorded one.
     pub(crate) fn is_news(&self, name: &str, renewal: Renewal) -> bool {
         self.records.get(name).is_some_and(|record| record.lease != Some(renewal))
     }
 
-    /// How many nodes there are.
+    /// Number of nodes in the cluster.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// How many nodes Pods have to leave for a cause of this program.
+    /// Number of nodes with a `NoExecute` taint of this program.
     pub(crate) fn tainted(&self) -> usize {
         self.tainted.len()
     }
 
-    /// What a pass decides on. Changes nothing. `trouble`: what is wrong with a watch; `period`: the pause between two passes.
+    /// Returns the snapshot of a pass without changing the records. `trouble` is the error of a watch, `period` the pause between
+    /// two passes.
     pub(crate) fn pass(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
         let examined = self.schedule.due(now).into_iter().filter_map(|name| self.records.get(name));
         let examined = examined.map(|record| Examined {
             node: Arc::clone(&record.node),
-            // The first pass that examines a node counts as a sign of life, as upstream has it.
+            // The first pass that examines a node counts as a heartbeat, as in upstream.
             heard: if record.is_announced { record.patient_since() } else { now },
             denied_until: record.lapse.denied_until(),
             waits: record.waits.is_some(),
@@ -235,9 +238,9 @@ impl Fleet {
         }
     }
 
-    /// Takes over what a pass has decided.
+    /// Applies the plan of a pass.
     pub(crate) fn passed(&mut self, plan: &health::Plan, now: Instant) {
-        // Nodes may have come and gone since the snapshot of the pass.
+        // Nodes may have been added and removed since the snapshot of the pass.
         self.unreported.remove(&plan.reports);
         for (name, uid) in &plan.reports.arrived {
             if let Some(record) = self.records.get_mut(name).filter(|record| record.node.metadata.uid == *uid) {
@@ -259,11 +262,11 @@ impl Fleet {
 
     fn judged(&mut self, Judged { node, due, action }: &Judged, now: Instant) {
         let name = &node.metadata.name;
-        // A node that has changed since is examined again.
+        // A node that has changed since the snapshot is examined again.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
         self.schedule.set_deadline(name, &mut record.due, *due);
         match action {
-            // It is examined until the action has had its effect.
+            // The node is examined in every pass until the action has taken effect.
             Some(Action::Lapse(_) | Action::Relieve | Action::Swap(_)) => return self.schedule.touch(name),
             Some(Action::Wait(_)) => {
                 record.waits = Some(now);
@@ -275,7 +278,7 @@ impl Fleet {
         self.schedule.examined(name);
     }
 
-    /// Zones with nodes that wait, each with the one that has waited longest.
+    /// Returns the zones with waiting nodes, each with the node that has waited longest.
     pub(crate) fn waiting_zones(&self, now: Instant) -> Vec<WaitingZone> {
         let waiting = |(name, zone): (&Text, &Zone)| {
             let (_, first) = zone.waiting.first()?;
@@ -288,7 +291,7 @@ impl Fleet {
         self.zones.iter().filter_map(waiting).collect()
     }
 
-    /// The time until a node counts as silent; none if it does.
+    /// Time until a node counts as silent; `None` if it is already silent.
     fn silent_in(&self, record: &Record, now: Instant) -> Option<Duration> {
         self.silent_after(record, record.patient_since(), now)
     }
@@ -299,32 +302,33 @@ impl Fleet {
         (at >= now).then(|| at - now)
     }
 
-    /// A node waits no longer; the next pass examines it.
+    /// Ends the wait of a node; the next pass examines the node.
     pub(crate) fn release(&mut self, name: &Name) {
         let Some(record) = self.records.get_mut(name) else { return };
         self.zones.end_wait(&record.zone, name, record.waits.take());
         self.schedule.touch(name);
     }
 
-    /// Lets a node whose turn could not be used wait behind the others of its zone. A node that has recovered while its taint was
-    /// on its way waits no longer.
+    /// Moves a node that could not be tainted behind the other waiting nodes of its zone. Does nothing if the node no longer
+    /// waits, because it has recovered meanwhile.
     pub(crate) fn postpone(&mut self, name: &Name, now: Instant) {
         let Some(record) = self.records.get_mut(name).filter(|record| record.waits.is_some()) else { return };
         self.zones.end_wait(&record.zone, name, record.waits.replace(now));
         self.zones.wait(&record.zone, name, now);
     }
 
-    /// Whether nothing has been heard of a node for its grace period, while this process would have heard.
+    /// Whether a node has sent no heartbeat for its grace period, during which this process had a live view.
     pub(crate) fn is_silent(&self, name: &str, now: Instant) -> bool {
         self.records.get(name).is_some_and(|record| self.silent_in(record, now).is_none())
     }
 
-    /// For how long at least it is doubtful whether a node is as the taints of this program say; `None` if all that this process
-    /// hears confirms it. A node that is said to be silent, or whose taint is left from such a time, is silent; and a node that
-    /// says itself that it is not ready has said so since this process sees, or has had a grace period to say otherwise. What a
-    /// process finds when it starts is no memory of a time before it was blind.
+    /// Minimum time for which the taints of this program on a node are unconfirmed; `None` if they are confirmed.
+    ///
+    /// A taint because of silence is confirmed while the node is silent. A taint because the node itself reports that it is not
+    /// ready is confirmed by a report since the live view began, or after the node had a grace period to report otherwise. A
+    /// process that has never lost its live view trusts the reports that it finds at its start.
     pub(crate) fn unconfirmed_for(&self, name: &str, now: Instant) -> Option<Duration> {
-        // A process that sees nothing now has to see for a grace period.
+        // A process without a live view needs one for a whole grace period first.
         let (Some(record), Some(since)) = (self.records.get(name), self.sight.since(now)) else {
             return Some(self.grace.monitor);
         };
@@ -341,7 +345,8 @@ impl Fleet {
         }
     }
 
-    /// Whether a node may get its taint, by what its zone and all zones are now: since its turn came, others may have failed.
+    /// Whether a node may be tainted, by the current states of its zone and of all zones, which may have changed since the node
+    /// was chosen.
     pub(crate) fn may_be_tainted(&self, name: &str, now: Instant) -> bool {
         let Some(record) = self.records.get(name).filter(|_| self.sight.since(now).is_some()) else { return false };
         let (changes, disruption) = transition(&self.zones.standings(), self.was_total, &self.zones.limits);
@@ -351,7 +356,7 @@ impl Fleet {
         is_cause && rate > 0.0 && !disruption.is_total()
     }
 
-    /// What is known of a node, for explanations. `blind_for`: how long no node has been judged.
+    /// Returns the facts about a node for explanations. `blind_for` is the time for which no node has been judged.
     pub(crate) fn standing(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<Standing> {
         let record = self.records.get(name)?;
         Some(Standing {

@@ -1,9 +1,9 @@
 //! Removes Pods that no kubelet will ever finish: terminated Pods above a threshold, Pods of nodes that no longer exist,
 //! terminating Pods without a node, and terminating Pods on a node that an operator has declared out of service.
 //!
-//! A pass reads only what it can act on, through indexes of the cache, and ended Pods a part after the other ([`ended`]). Before
-//! Pods are removed because of their node, the node is read from the server. Every write names the uid and the version of the Pod that was judged, where upstream's deletion
-//! names neither. Finalizers are never touched. Upstream: `pkg/controller/podgc`.
+//! A pass reads only Pods that it can act on, through indexes of the cache, and terminated Pods in chunks ([`ended`]). Before
+//! Pods are removed because of their node, the node is read from the server. Every write names the UID and the version of the
+//! judged Pod; upstream's deletion names neither. Finalizers are never touched. Upstream: `pkg/controller/podgc`.
 
 mod act;
 mod decide;
@@ -41,32 +41,32 @@ use snapshot::{Limits, Snapshot};
 
 pub use snapshot::NODES_PER_PASS;
 
-/// The shortest pause between two passes, whatever is configured.
+/// Minimum pause between two passes.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
 
-/// The pause between two passes.
+/// Pause between two passes. Default: 20 s.
 pub const POD_GC_PERIOD: Tune = Tune::duration(
     "pod-gc-period",
     Duration::from_secs(20),
     "The pause between two passes of the Pod garbage collector, at least 10ms",
 );
-/// How long a node has to be missing before its Pods are removed.
+/// How long a node must be missing before its Pods are removed. Default: 40 s, as upstream.
 pub const POD_GC_QUARANTINE: Tune = Tune::duration(
     "pod-gc-quarantine",
     Duration::from_secs(40),
     "How long a node has to be missing before the Pod garbage collector removes its Pods",
 );
-/// All values of this loop that can be tuned.
+/// All tunes of this loop.
 pub const TUNES: &[Tune] = &[POD_GC_PERIOD, POD_GC_QUARANTINE];
 
-/// How many terminated Pods are kept; all of them if the number is not positive.
+/// Number of terminated Pods that are kept; 0 or less keeps all.
 pub const TERMINATED_POD_GC_THRESHOLD: Tune = Tune {
     name: "terminated-pod-gc-threshold",
     default: TuneValue::Integer(12_500),
     help: "How many terminated Pods are kept before the oldest are removed; 0 or less: all of them",
 };
 
-/// The loop as the program and `--controllers` know it.
+/// Name, client and start function of the loop.
 pub const POD_GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
     name: "pod-garbage-collector-controller",
     alias: "podgc",
@@ -83,7 +83,7 @@ struct PodCollector {
     failed: Counters,
     caches: Arc<Caches>,
     ended: Arc<Mutex<EndedPods>>,
-    /// As the last pass left it.
+    /// The quarantine after the last pass.
     quarantine: Mutex<Quarantine>,
     limits: Limits,
 }

@@ -1,7 +1,7 @@
-//! What this process hears of nodes: one watch of Leases and the records of all nodes.
+//! Heartbeats of nodes: one watch of Leases, and the records of all nodes.
 //!
-//! Shared by the node monitor, which judges nodes by it, and the eviction, which asks whether a node may live before Pods are
-//! deleted because it seems not to.
+//! The node monitor and the taint eviction share them. The node monitor judges nodes by them; the taint eviction checks that a
+//! node is not healthy before it deletes Pods because of a taint of the monitor.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,26 +25,26 @@ use crate::{
     silence::Grace,
 };
 
-/// The shortest pause between two passes, whatever is configured.
+/// Minimum pause between two passes.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
-/// A longer suspension of the machine than this makes it blind.
+/// A longer suspension of the machine makes this process blind.
 const SUSPENSION: Duration = Duration::from_secs(1);
 
-/// The Leases and the records.
+/// The Leases and the records of nodes.
 pub(crate) struct Heartbeats {
     pub(crate) fleet: Arc<Mutex<Fleet>>,
     pub(crate) leases: SharedInformer<Lease>,
     caches: Arc<Caches>,
     clock: Clock,
     grace: Grace,
-    /// The pause between two passes.
+    /// Pause between two passes of the node monitor.
     pub(crate) period: Duration,
-    /// How long the machine had been suspended when that was last taken into account.
+    /// Total time the machine had been suspended when this was last checked.
     suspended: Mutex<Duration>,
 }
 
 impl Heartbeats {
-    /// The heartbeats of this process; the first call starts the watch.
+    /// Returns the heartbeats of this process; the first call starts the watch.
     pub(crate) fn of(context: &Context) -> Arc<Self> {
         let caches = Caches::of(context);
         context.shared.get_or_make(|| Self::start(context, caches))
@@ -79,7 +79,7 @@ impl Heartbeats {
         Self { fleet, leases, caches, clock, grace, period, suspended }
     }
 
-    /// Why the caches do not show what nodes do, if they do not.
+    /// Returns why this process has no live view of nodes; `None` if no problem is known.
     pub(crate) fn trouble(&self) -> Option<String> {
         if let Some(suspended) = self.suspended_for() {
             return Some(format!("the machine was suspended for {}", duration::format(suspended)));
@@ -98,7 +98,7 @@ impl Heartbeats {
         (suspended > SUSPENSION).then_some(suspended)
     }
 
-    /// Takes note that trouble was seen, or that there was none: what was heard before a trouble proves nothing any more.
+    /// Records whether there was a problem. After a problem, events seen before it prove nothing any more.
     pub(crate) fn note_trouble(&self, is_there: bool) {
         *self.suspended.lock() = self.clock.suspended();
         if is_there {
@@ -106,7 +106,7 @@ impl Heartbeats {
         }
     }
 
-    /// For how long at least it is doubtful whether a node is as the taints of this program say; `None` if it is confirmed.
+    /// Minimum time for which the taints of this program on a node are unconfirmed; `None` if they are confirmed.
     pub(crate) fn unconfirmed_for(&self, node: &str) -> Option<Duration> {
         if self.suspended_for().is_some() {
             self.note_trouble(true);
@@ -117,18 +117,18 @@ impl Heartbeats {
         self.fleet.lock().unconfirmed_for(node, self.clock.instant())
     }
 
-    /// Takes note of a node as the server sent it, which also proves that the server can be reached.
+    /// Records a node that was read from the server. The answer also proves that the server can be reached.
     pub(crate) fn node_was_read(&self, node: &Arc<Node>) {
         let now = self.clock.instant();
         let mut fleet = self.fleet.lock();
         fleet.sight.note(now);
-        // A node that is not known comes with its event.
+        // A node without a record gets one from its event.
         if fleet.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
             fleet.see(node, None, false, now);
         }
     }
 
-    /// Takes note of the Lease of a node as the server sent it; `None` if there is none.
+    /// Records the Lease of a node that was read from the server; `None` if it does not exist.
     pub(crate) fn lease_was_read(&self, node: &str, lease: Option<Renewal>) {
         let now = self.clock.instant();
         let mut fleet = self.fleet.lock();
@@ -140,7 +140,7 @@ impl Heartbeats {
     }
 }
 
-/// Whether an event proves that this process sees: a replay of the cache does not.
+/// Whether an event proves a live view: a replay of the cache does not.
 fn is_news(origin: Origin) -> bool {
     origin != Origin::Resync
 }
@@ -168,7 +168,7 @@ fn on_node(
         Event::Added(node) | Event::Updated { new: node, .. } => {
             fleet.see(node, renewal(&node.metadata.name), origin == Origin::Relist, now);
         }
-        // A node that cannot be read is not judged.
+        // A node that cannot be decoded is not judged.
         Event::Deleted(_) | Event::Unreadable(_) => fleet.forget(&event.meta().name),
     }
 }

@@ -1,4 +1,4 @@
-//! The end of nodes and of the Pods on them, as a process.
+//! The node monitor, the taint eviction and the Pod garbage collector as a process.
 
 use std::process::ExitCode;
 

@@ -1,17 +1,17 @@
-//! Judges the health of nodes, and taints those on which Pods should not start or stay.
+//! Judges the health of nodes, and taints nodes on which Pods should not start or stay.
 //!
-//! Three work queues share what is remembered of all nodes ([`crate::fleet`]):
+//! Three loops share the records of all nodes ([`crate::fleet`]):
 //!
-//! - [`rounds`]: a pass every few seconds over nodes that changed or are due, and the tainting of waiting nodes, one after
-//!   the other in each zone;
+//! - [`rounds`]: a pass every few seconds over nodes that changed or are due, and the tainting of waiting nodes, one after the
+//!   other in each zone;
 //! - [`upkeep`]: taints that follow from the conditions of a node, and copies of its labels;
 //! - [`readiness`]: Pods whose node is not ready.
 //!
-//! No Pod is deleted here: that is what [`crate::eviction`] does about `NoExecute` taints.
+//! No Pod is deleted here: [`crate::eviction`] deletes Pods because of `NoExecute` taints.
 //!
-//! It errs on the side of doing nothing. A node counts as silent only if this process would have heard of it
-//! ([`crate::sight`]); before anything is written because of that, its Lease is read from the server. Taints are
-//! written onto the version of the node that was judged.
+//! In doubt, nothing is done. A node counts as silent only if this process had a live view of it ([`crate::sight`]), and its
+//! Lease is read from the server before its conditions are written. Taints are written with the judged version of the node as
+//! precondition.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`.
 
@@ -49,10 +49,10 @@ use running::Trio;
 use upkeep::Upkeep;
 use watch::Watch;
 
-/// How many Pods are marked at once.
+/// Number of Pods that are marked as not ready concurrently.
 const POD_WORKERS: usize = 8;
 
-/// The loop as the program and `--controllers` know it.
+/// Name, client and start function of the loop.
 pub const NODE_LIFECYCLE: LoopDefinition = LoopDefinition {
     name: "node-lifecycle-controller",
     alias: "nodelifecycle",

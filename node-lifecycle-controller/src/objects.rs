@@ -1,4 +1,4 @@
-//! What is read of Nodes, Pods and Leases.
+//! Projections of Nodes, Pods and Leases.
 
 mod node;
 mod pod;

@@ -1,40 +1,40 @@
-//! How fast the nodes of a zone are tainted.
+//! The rate at which the nodes of a zone are tainted.
 
 use std::time::Duration;
 
 use common::clock::Instant;
 
-/// A token bucket that holds one token and begins full.
+/// A token bucket for one token, initially full.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limiter {
-    /// Tokens a second; none ever if not positive.
+    /// Tokens per second; 0 or less grants no token.
     rate: f32,
-    /// When the next token is there.
+    /// Time at which the next token is available.
     next: Instant,
 }
 
 impl Limiter {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub(crate) fn new(rate: f32, now: Instant) -> Self {
         Self { rate, next: now }
     }
 
-    /// Whether a token is there.
+    /// Whether a token is available.
     pub(crate) fn grants(&self, now: Instant) -> bool {
         self.rate > 0.0 && self.next <= now
     }
 
-    /// Takes a token.
+    /// Takes the token, so that the next one is available after a full period.
     pub(crate) fn take(&mut self, now: Instant) {
         self.next = self.after(now);
     }
 
-    /// When a token is there; none if never.
+    /// Time at which the next token is available; `None` if the rate is 0 or less.
     pub(crate) fn next(&self) -> Option<Instant> {
         (self.rate > 0.0).then_some(self.next)
     }
 
-    /// Changes the rate. A bucket that has no token now does not get one by the change.
+    /// Changes the rate. A bucket without a token does not get one by the change.
     pub(crate) fn set_rate(&mut self, rate: f32, now: Instant) {
         if rate.to_bits() == self.rate.to_bits() {
             return;
@@ -44,16 +44,16 @@ impl Limiter {
         self.next = if is_full { now } else { self.after(now) };
     }
 
-    /// Tokens a second.
+    /// Tokens per second.
     pub(crate) fn rate(&self) -> f32 {
         self.rate
     }
 
-    /// The time of the first token of an empty bucket.
+    /// Time at which a bucket that is empty at `now` gets its token.
     fn after(&self, now: Instant) -> Instant {
-        // A rate so small that no clock can hold its period grants nothing for as long as anybody looks.
+        // Limits the period of a tiny rate to 100 years, which a clock can still represent.
         const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-        // Divided as 32 bits: a rate of 0.1 means 10 seconds.
+        // The division has 32 bits, so that a rate of 0.1 gives 10 seconds.
         let period = if self.rate > 0.0 { f64::from(1.0 / self.rate).min(LONGEST.as_secs_f64()) } else { 0.0 };
         now + Duration::from_secs_f64(period)
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::world::start;
 
-    /// The seconds at which a limiter grants the first `count` tokens to a caller that takes each at once.
+    /// Returns the seconds at which a limiter grants `count` tokens to a caller that takes each token at once.
     fn grants(limiter: &mut Limiter, start: Instant, count: usize) -> Vec<u64> {
         let mut seconds = Vec::new();
         while seconds.len() < count {
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(grants(&mut Limiter::new(0.1, start), start, 4), [0, 10, 20, 30]);
         let mut idle = Limiter::new(0.1, start);
         let later = start + Duration::from_secs(1000);
-        assert_eq!(grants(&mut idle, later, 3), [0, 10, 20], "no more than one token is saved up");
+        assert_eq!(grants(&mut idle, later, 3), [0, 10, 20], "at most one token is stored");
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(grants(&mut limiter, start, 3), [100, 200, 300]);
         let mut full = Limiter::new(0.1, start);
         full.set_rate(0.01, start);
-        assert_eq!(grants(&mut full, start, 2), [0, 100], "a token that is there stays");
+        assert_eq!(grants(&mut full, start, 2), [0, 100], "an available token stays");
         let mut same = Limiter::new(0.1, start);
         same.take(start);
         same.set_rate(0.1, start + Duration::from_secs(5));

@@ -1,35 +1,36 @@
-//! Whether this process sees what nodes do.
+//! Whether this process has a live view of nodes.
 //!
-//! A node is judged by the time for which nothing was heard of it. That time says something about the node only if this
-//! process would have heard: it was running, it reached the API server, and its watches brought news. Proof of sight is any
-//! event of a Lease or a Node and any answer to a read. Where two proofs are further apart than a limit, the process was
-//! blind in between, and grace periods of all nodes begin anew with the second one.
+//! A node is judged by the time since its last heartbeat. This time is meaningful only if the process would have received
+//! heartbeats: it was running, it reached the API server, and its watches delivered events. Evidence of a live view is any event
+//! of a Lease or a Node and any answer to a read. If two pieces of evidence are further apart than a limit, the process was blind
+//! in between, and the grace periods of all nodes restart with the second one.
 
 use std::time::Duration;
 
 use common::clock::Instant;
 
-/// The age of the last proof from which on a proof is asked for, with the usual flags: longer than the pause between two
+/// Age of the last evidence at which a pass requests new evidence, with default flags. It is longer than the interval between two
 /// renewals of a Lease.
 const CHECK_AFTER: Duration = Duration::from_secs(12);
-/// The time in which the proof that was asked for has to come.
+/// Time within which the requested evidence must arrive.
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// When the process has seen.
+/// Times at which this process had a live view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sight {
-    /// Since when there is proof without a gap.
+    /// Start of the evidence without a gap; `None` while there is none.
     since: Option<Instant>,
-    /// The last proof.
+    /// Time of the last evidence.
     last: Option<Instant>,
-    /// Whether the process was blind after it had seen.
+    /// Whether the process has been blind after a live view.
     was_lost: bool,
     check_after: Duration,
     limit: Duration,
 }
 
 impl Sight {
-    /// Blind. `period` is the pause between two passes, `grace` the time after which a node counts as silent.
+    /// Creates the state of a process that is still blind. `period` is the pause between two passes, `grace` the shortest grace
+    /// period of a node.
     pub(crate) fn new(period: Duration, grace: Duration) -> Self {
         let check_after = CHECK_AFTER.min(grace / 4).max(period);
         Self {
@@ -41,7 +42,7 @@ impl Sight {
         }
     }
 
-    /// Takes note of a proof.
+    /// Records evidence of a live view.
     pub(crate) fn note(&mut self, now: Instant) {
         let is_gap = self.last.is_none_or(|last| now.saturating_duration_since(last) > self.limit);
         if is_gap || self.since.is_none() {
@@ -51,29 +52,29 @@ impl Sight {
         self.last = Some(now);
     }
 
-    /// What was seen so far proves nothing any more.
+    /// Ends the live view: earlier evidence is no longer valid.
     pub(crate) fn lose(&mut self) {
         self.since = None;
     }
 
-    /// Since when the process sees without a gap, if it does.
+    /// Start of the current live view; `None` if the process is blind.
     pub(crate) fn since(&self, now: Instant) -> Option<Instant> {
         let last = self.last?;
         self.since.filter(|_| now.saturating_duration_since(last) <= self.limit)
     }
 
-    /// Whether the process was blind after it had seen: it may remember what is no longer so.
+    /// Whether the process has been blind after a live view, so that its records of nodes may be outdated.
     pub(crate) fn was_lost(&self) -> bool {
         self.was_lost
     }
 
-    /// Whether the last proof is young enough to decide on.
+    /// Whether the last evidence is recent enough for decisions.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         let is_young = |last: Instant| now.saturating_duration_since(last) <= self.check_after;
         self.since.is_some() && self.last.is_some_and(is_young)
     }
 
-    /// How long the process has been blind; none if it sees. A process that never saw is blind for no time yet.
+    /// How long the process has been blind; `None` if it has a live view, and zero if it never had one.
     pub(crate) fn blind_for(&self, now: Instant) -> Option<Duration> {
         match self.since(now) {
             Some(_) => None,
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn proofs_without_a_gap_are_one_time_of_sight() {
+    fn evidence_without_a_gap_is_one_live_view() {
         let (mut sight, at) = sight();
         assert_eq!((sight.since(at(0)), sight.is_fresh(at(0))), (None, false), "a new process is blind");
         for second in [0, 10, 30, 50] {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_gap_the_time_of_sight_begins_anew() {
+    fn a_gap_restarts_the_live_view() {
         let (mut sight, at) = sight();
         sight.note(at(0));
         sight.note(at(21));

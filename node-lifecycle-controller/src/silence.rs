@@ -1,7 +1,7 @@
-//! When a node counts as silent, and how its conditions say so.
+//! When a node counts as silent, and the conditions of a silent node.
 //!
-//! A node's own clock plays no part: a heartbeat is a renewal time or a report time that differs from the last one, seen at a time of this
-//! process.
+//! The clock of a node is not used: a heartbeat is a renewal time or a report time that differs from the last one, and counts at
+//! the time when this process sees it.
 
 use std::time::Duration;
 
@@ -12,30 +12,31 @@ use common::{
 
 use crate::objects::{Node, NodeReady, READY};
 
-/// Conditions that become `Unknown` when a node is silent, in this order. `NetworkUnavailable` is never touched.
+/// Conditions that become `Unknown` for a silent node, in this order. `NetworkUnavailable` is never changed.
 const CONDITIONS: [&str; 4] = [READY, "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Reason and message of a condition that was reported before.
+/// Reason and message of a condition that the kubelet reported before.
 pub(crate) const STOPPED: (&str, &str) = ("NodeStatusUnknown", "Kubelet stopped posting node status.");
-/// Reason and message of a condition that was never reported.
+/// Reason and message of a condition that the kubelet never reported.
 pub(crate) const NEVER: (&str, &str) = ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
 
-/// How long nodes may be silent.
+/// Grace periods of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grace {
-    /// For nodes that have reported a status.
+    /// For nodes with a condition `Ready`.
     pub(crate) monitor: Duration,
-    /// For nodes that never have.
+    /// For nodes without a condition `Ready`.
     pub(crate) startup: Duration,
 }
 
 impl Grace {
-    /// The grace period of a node.
+    /// Returns the grace period of a node.
     pub(crate) fn of(&self, node: &Node) -> Duration {
         if node.ready() == NodeReady::Absent { self.startup } else { self.monitor }
     }
 
-    /// When a node counts as silent of which something was heard at `heard`. Grace periods begin no earlier than `from`.
+    /// Returns the time at which a node counts as silent. `heard` is the time of the last heartbeat; grace periods start at
+    /// `from` or later.
     pub(crate) fn end(&self, node: &Node, heard: Instant, from: Instant) -> Instant {
         heard.max(from) + self.of(node)
     }
@@ -44,19 +45,19 @@ impl Grace {
 /// A condition that becomes `Unknown`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lapsed {
-    /// Its type.
+    /// Type of the condition.
     pub kind: &'static str,
-    /// Whether the node never had it.
+    /// Whether the node does not have the condition yet.
     pub is_missing: bool,
 }
 
-/// Whether the condition `Unknown` was written because nothing was heard of the node. A kubelet gives other reasons.
+/// Whether the condition `Ready` is `Unknown` because of silence. A kubelet writes other reasons.
 pub(crate) fn is_lapsed(node: &Node) -> bool {
     conditions::get(node.conditions(), READY)
         .is_some_and(|ready| ready.status == UNKNOWN && (ready.reason == STOPPED.0 || ready.reason == NEVER.0))
 }
 
-/// The conditions that become `Unknown` when the node is silent; none if its condition `Ready` is `Unknown` already.
+/// Returns the conditions that become `Unknown` if the node is silent; none if its condition `Ready` is already `Unknown`.
 pub fn lapsing(node: &Node) -> Vec<Lapsed> {
     if node.ready() == NodeReady::Unknown {
         return Vec::new();

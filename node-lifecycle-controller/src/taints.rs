@@ -1,4 +1,4 @@
-//! Which taints of a node belong to this program, and how a list of taints is changed.
+//! The taints of nodes that belong to this program, and changes of lists of taints.
 
 use common::{
     conditions::TRUE,
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::objects::{Node, NodeReady};
 
-/// The taint of nodes that say that they are not ready.
+/// Taint of nodes whose condition `Ready` is `False`.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// The taint of nodes that say nothing.
+/// Taint of nodes whose condition `Ready` is `Unknown`.
 pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// The taint of nodes on which nothing may be scheduled.
+/// Taint of nodes with `spec.unschedulable`.
 pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Conditions that taint a node while they are `True`.
+/// Conditions that taint a node while they are `True`, with the keys of the taints.
 const PRESSURES: [(&str, &str); 4] = [
     ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
     ("DiskPressure", "node.kubernetes.io/disk-pressure"),
@@ -22,17 +22,17 @@ const PRESSURES: [(&str, &str); 4] = [
     ("PIDPressure", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// The taint that Pods have to leave a node for, by its condition `Ready`.
+/// Cause of a `NoExecute` taint, by the condition `Ready` of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The node says that it is not ready.
+    /// The condition is `False`.
     NotReady,
-    /// The node says nothing.
+    /// The condition is `Unknown`.
     Unreachable,
 }
 
 impl Cause {
-    /// The cause that a node gives; none if it gives no reason to leave.
+    /// Returns the cause for this node; `None` if it needs no `NoExecute` taint.
     pub fn of(node: &Node) -> Option<Self> {
         match node.ready() {
             NodeReady::False => Some(Self::NotReady),
@@ -41,7 +41,7 @@ impl Cause {
         }
     }
 
-    /// The key of its taint.
+    /// Key of the taint for this cause.
     pub fn key(self) -> &'static str {
         match self {
             Self::NotReady => NOT_READY,
@@ -49,7 +49,7 @@ impl Cause {
         }
     }
 
-    /// The other one.
+    /// Returns the opposite cause.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -59,39 +59,39 @@ impl Cause {
     }
 }
 
-/// Whether Pods have to leave the node for that cause.
+/// Whether the node has the `NoExecute` taint of this cause.
 pub fn has_cause(node: &Node, cause: Cause) -> bool {
     node.evicting().any(|taint| taint.key == cause.key())
 }
 
-/// Whether Pods have to leave the node for any cause of this program.
+/// Whether the node has a `NoExecute` taint of this program.
 pub fn has_any_cause(node: &Node) -> bool {
     has_cause(node, Cause::NotReady) || has_cause(node, Cause::Unreachable)
 }
 
-/// Whether Pods have to leave a node with these `NoExecute` taints only for causes of this program.
+/// Whether all these `NoExecute` taints belong to this program.
 pub fn are_ours(taints: &[Taint]) -> bool {
     taints.iter().all(|taint| taint.key == NOT_READY || taint.key == UNREACHABLE)
 }
 
-/// A change of the taints of one effect.
+/// A change of the taints with one effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaintChange {
-    /// The effect of all taints that change.
+    /// Effect of all added and removed taints.
     pub effect: &'static str,
-    /// Keys of taints to add, in their order.
+    /// Keys of the taints to add, in their order.
     pub add: Vec<&'static str>,
-    /// Keys of taints to remove.
+    /// Keys of the taints to remove.
     pub remove: Vec<&'static str>,
 }
 
 impl TaintChange {
-    /// Whether nothing changes.
+    /// Whether the change adds and removes no taint.
     pub fn is_empty(&self) -> bool {
         self.add.is_empty() && self.remove.is_empty()
     }
 
-    /// In words.
+    /// Describes the change, one line for each taint.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         let Self { effect, add, remove } = self;
         let added = add.iter().map(move |key| format!("add taint {key}:{effect}"));
@@ -99,7 +99,7 @@ impl TaintChange {
     }
 }
 
-/// The change that makes the `NoSchedule` taints of a node those that its conditions and its spec ask for.
+/// Returns the change after which the `NoSchedule` taints of a node match its conditions and its spec.
 ///
 /// Upstream: `doNoScheduleTaintingPass`.
 pub fn by_condition(node: &Node) -> TaintChange {
@@ -132,22 +132,22 @@ pub fn by_condition(node: &Node) -> TaintChange {
     TaintChange { effect: NO_SCHEDULE, add, remove }
 }
 
-/// The change that makes Pods leave the node for this cause and not for the other one.
+/// Returns the change after which the node has the `NoExecute` taint of this cause and not of the other one.
 pub fn to_cause(node: &Node, cause: Cause) -> TaintChange {
     let add = if has_cause(node, cause) { Vec::new() } else { vec![cause.key()] };
     let remove = if has_cause(node, cause.other()) { vec![cause.other().key()] } else { Vec::new() };
     TaintChange { effect: NO_EXECUTE, add, remove }
 }
 
-/// The change after which Pods may stay on the node. Upstream: `markNodeAsReachable`.
+/// Returns the change that removes the `NoExecute` taints of this program. Upstream: `markNodeAsReachable`.
 pub fn to_reachable(node: &Node) -> TaintChange {
     let present = [Cause::Unreachable, Cause::NotReady].into_iter().filter(|cause| has_cause(node, *cause));
     TaintChange { effect: NO_EXECUTE, add: Vec::new(), remove: present.map(Cause::key).collect() }
 }
 
-/// The list of taints after a change. Other taints stay as they are, fields that are not known here included.
+/// Returns the list of taints after a change. Other taints stay unchanged, including fields that this program does not know.
 ///
-/// `since` is the time of the change, as it is written.
+/// `since` is the time of the change in the format of the API.
 pub fn applied(taints: &[Value], TaintChange { effect, add, remove }: &TaintChange, since: &str) -> Vec<Value> {
     let is_changed = |taint: &&Value| {
         let key = taint["key"].as_str().unwrap_or_default();
@@ -163,16 +163,16 @@ mod tests {
     use super::*;
     use crate::world::node_with;
 
-    /// As `+added -removed`.
+    /// Formats a change as `+added -removed`.
     fn short(change: &TaintChange) -> String {
         let short = |key: &str| key.trim_start_matches("node.kubernetes.io/").to_owned();
         let added = change.add.iter().map(|key| format!("+{}", short(key)));
         added.chain(change.remove.iter().map(|key| format!("-{}", short(key)))).collect::<Vec<_>>().join(" ")
     }
 
-    /// The table of the specification, and the conditions one by one.
+    /// The table of the specification, and single conditions.
     #[test]
-    fn conditions_ask_for_taints() {
+    fn taints_follow_from_conditions() {
         let no_schedule = |keys: &[&'static str]| keys.iter().map(|key| (*key, NO_SCHEDULE)).collect::<Vec<_>>();
         for (conditions, unschedulable, taints, expected) in [
             (&[("Ready", "True")][..], false, no_schedule(&["not-ready"]), "-not-ready"),
@@ -187,7 +187,7 @@ mod tests {
                 vec![],
                 "+pid-pressure +network-unavailable",
             ),
-            // A node that has not reported yet loses the taint that admission gave it.
+            // A node that has not reported yet loses the taint that admission added.
             (&[], false, no_schedule(&["not-ready"]), "-not-ready"),
             (&[], false, no_schedule(&["unschedulable", "out-of-service"]), "-unschedulable"),
             (&[("Ready", "True")], false, vec![("not-ready", NO_EXECUTE)], ""),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cause_takes_the_place_of_the_other() {
+    fn one_cause_replaces_the_other() {
         let with = |keys: &[&str]| {
             let taints: Vec<_> = keys.iter().map(|key| (*key, NO_EXECUTE)).collect();
             node_with(&[("Ready", "Unknown")], &taints, false)
@@ -213,12 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn taints_of_others_stay_as_they_are() {
+    fn foreign_taints_stay_unchanged() {
         let foreign = json!({"key": "example.com/x", "effect": "NoExecute", "value": "v", "newer": [1]});
         let own = json!({"key": NOT_READY, "effect": "NoExecute", "timeAdded": "2026-11-21T09:00:00Z"});
         let change = TaintChange { effect: NO_EXECUTE, add: vec![UNREACHABLE], remove: vec![NOT_READY] };
         let after = applied(&[own.clone(), foreign.clone(), own], &change, "2026-11-21T10:00:00Z");
         let added = json!({"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": "2026-11-21T10:00:00Z"});
-        assert_eq!(after, [foreign, added], "one that is there twice goes as a whole");
+        assert_eq!(after, [foreign, added], "both copies of a duplicate taint are removed");
     }
 }

@@ -1,4 +1,4 @@
-//! What unit tests decide on: nodes and Pods as the server sends them, snapshots, and a fleet with its passes.
+//! Builders for unit tests: nodes, Pods, snapshots, and a fleet with its passes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +37,7 @@ pub(crate) const GRACE: Grace = Grace { monitor: Duration::from_secs(50), startu
 pub(crate) const LIMITS: ZoneLimits =
     ZoneLimits { unhealthy_threshold: 0.55, large_threshold: 50, rate: 0.1, secondary_rate: 0.01 };
 
-/// Some time.
+/// Returns an arbitrary time.
 pub(crate) fn start() -> Instant {
     Clock::system().instant() + Duration::from_secs(10_000)
 }
@@ -46,7 +46,7 @@ pub(crate) fn set(names: &[&str]) -> BTreeSet<Text> {
     names.iter().map(|name| Text::new(name)).collect()
 }
 
-/// An object as it is read from the server, whose uid is its name. `fields` holds those of each section that are not as usual.
+/// Decodes an object like the cache. Its UID is its name; `fields` contains, by section, fields that differ from the default.
 fn object<T: DeserializeOwned>(name: &str, fields: &Value) -> T {
     let mut object = json!({"metadata": {"name": name, "namespace": "shop", "uid": name}});
     for (section, fields) in fields.as_object().unwrap() {
@@ -67,7 +67,8 @@ pub(crate) fn pod(name: &str, fields: &Value) -> Arc<CachedPod> {
     Arc::new(object(name, fields))
 }
 
-/// A node with conditions of these types and statuses, and taints with these keys and effects; a key needs no domain.
+/// Builds a node with conditions of these types and statuses, and taints with these keys and effects; `node.kubernetes.io/` is
+/// added to a key without a domain.
 pub(crate) fn node_with(conditions: &[(&str, &str)], taints: &[(&str, &str)], unschedulable: bool) -> Arc<Node> {
     let condition = |(kind, status): &(&str, &str)| json!({"type": kind, "status": status});
     let taint = |(key, effect): &(&str, &str)| {
@@ -79,7 +80,8 @@ pub(crate) fn node_with(conditions: &[(&str, &str)], taints: &[(&str, &str)], un
     node("n", json!({"spec": {"taints": taints, "unschedulable": unschedulable}, "status": {"conditions": conditions}}))
 }
 
-/// A cluster that is seen, with one node that was heard so many seconds ago, and others that are ready.
+/// Returns the snapshot of a pass with a live view, in a cluster with this node, whose last heartbeat was `heard_ago` seconds
+/// ago, and 9 ready nodes.
 pub(crate) fn pass(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot {
     let now = start();
     let mut sight = Sight::new(PERIOD, GRACE.monitor);
@@ -104,19 +106,19 @@ pub(crate) fn pass(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot {
     }
 }
 
-/// A zone in which so many nodes wait for a taint.
+/// Returns a zone in which `count` nodes wait for a taint.
 pub(crate) fn waiting_zone(name: &str, count: usize, limiter: Limiter) -> WaitingZone {
     let node = node(&format!("{name}-0"), json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
     WaitingZone { zone: Text::new(name), node, is_over: false, count, limiter }
 }
 
-/// A round of tainting in a cluster of twenty nodes.
+/// Returns the snapshot of a round of tainting in a cluster of 20 nodes.
 pub(crate) fn tainting(now: Instant, zones: Vec<WaitingZone>) -> TaintingSnapshot {
     let brake = BrakeLimits { alarm: 0.55, cap: 0.0 };
     TaintingSnapshot { now, sees: true, zones, nodes: 20, tainted: 0, brake, is_alarmed: false, period: PERIOD }
 }
 
-/// A pass of the Pod garbage collector that finds nothing.
+/// Returns the snapshot of a pass of the Pod garbage collector without any work.
 pub(crate) fn garbage_pass() -> garbage::Snapshot {
     let (period, quarantine_period) = (Duration::from_secs(20), Duration::from_secs(40));
     garbage::Snapshot {
@@ -132,7 +134,7 @@ pub(crate) fn garbage_pass() -> garbage::Snapshot {
     }
 }
 
-/// `NoExecute` taints with these keys.
+/// Builds `NoExecute` taints with these keys, separated by spaces.
 pub(crate) fn evicting(keys: &str) -> Arc<[Taint]> {
     let one = |key: &str| Taint { key: key.into(), effect: "NoExecute".into(), ..Taint::default() };
     keys.split_whitespace().map(one).collect()
@@ -146,7 +148,8 @@ pub(crate) fn timer(uid: &str, due: Instant) -> eviction::Timer {
     eviction::Timer { pod: Uid::new(uid), due, is_put_off: false }
 }
 
-/// A Pod on a node that has taints with these keys or does not exist, and a timer of the Pod with that uid that is due in so many seconds.
+/// Returns the snapshot of a Pod on a node with taints of these keys, or on a missing node for `None`. `of` is the UID of a
+/// timer's Pod and the seconds until the timer is due.
 pub(crate) fn eviction(tolerations: &Value, keys: Option<&str>, of: Option<(&str, i64)>) -> eviction::Snapshot {
     let now = start();
     let due = |seconds: i64| {
@@ -164,14 +167,14 @@ pub(crate) fn eviction(tolerations: &Value, keys: Option<&str>, of: Option<(&str
     }
 }
 
-/// A fleet, and its passes at a time that the test moves.
+/// A fleet, and a time that the test advances.
 pub(crate) struct World {
     pub(crate) fleet: Fleet,
     pub(crate) now: Instant,
     version: u64,
 }
 
-/// A node of zone `a` that is ready, unless `change` says otherwise.
+/// Builds a ready node in zone `a`, modified by `change`.
 pub(crate) fn member(name: &str, uid: &str, version: u64, change: impl FnOnce(&mut Value)) -> Arc<Node> {
     let mut fields = json!({
         "metadata": {"uid": uid, "resourceVersion": version.to_string(), "labels": {"topology.kubernetes.io/zone": "a"}},
@@ -219,17 +222,17 @@ impl World {
         self.fleet.renewed(name, Some(renewal), self.now);
     }
 
-    /// What is to be reported of nodes.
+    /// Returns the nodes that the next pass reports.
     pub(crate) fn reports(&self) -> Reports {
         self.fleet.pass(self.now, None, PERIOD).reports
     }
 
-    /// What a pass decides.
+    /// Returns the plan of the next pass.
     pub(crate) fn decide(&self) -> Plan {
         health::decide(&self.fleet.pass(self.now, None, PERIOD))
     }
 
-    /// A pass: the nodes it examined, each with what happens to it.
+    /// Runs a pass, and returns the examined nodes with their actions.
     pub(crate) fn pass(&mut self) -> Vec<String> {
         let plan = self.decide();
         self.fleet.passed(&plan, self.now);
@@ -245,7 +248,7 @@ impl World {
         plan.judged.iter().map(line).collect()
     }
 
-    /// The nodes that have waited longest for a taint.
+    /// Returns for each zone the node that has waited longest for a taint.
     pub(crate) fn heads(&self) -> Vec<String> {
         let line = |WaitingZone { zone, node, count, is_over, .. }: &WaitingZone| {
             let over = if *is_over { " over" } else { "" };

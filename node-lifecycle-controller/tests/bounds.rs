@@ -1,6 +1,6 @@
-//! What nodes and Pods say of themselves neither breaks a decision nor makes it expensive.
+//! The content of Nodes and Pods can neither break a decision nor make it expensive.
 //!
-//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+//! This is a separate process, because it limits the memory of the process: an allocation beyond the limit aborts it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -26,14 +26,14 @@ use crate::world::{Cluster, ME, UNREACHABLE, status};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// How much memory decisions about one node may take.
+/// Maximum bytes for decisions about one node.
 const DECISIONS: usize = 32 << 20;
-/// How much memory the API server, hostile nodes, their neighbours and the controller may take together.
+/// Maximum bytes for the API server, hostile nodes, their neighbours and the controller together.
 const CLUSTER: usize = 512 << 20;
-/// How much memory a cached node with a megabyte of annotations may keep.
+/// Maximum bytes of a cached node that had a megabyte of annotations.
 const CACHED: usize = 4 << 10;
 
-/// The limit is the process's, so one test runs at a time.
+/// The memory limit applies to the whole process, so only one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_list_of_conditions_and_taints_breaks_a_decision_or_loses_a_taint_of_others(
+    fn no_list_of_conditions_and_taints_breaks_a_decision_or_loses_a_foreign_taint(
         conditions in prop::collection::vec(condition(), 0..12),
         listed in prop::collection::vec(taint(), 0..12),
         repeated in prop::sample::select(vec![1usize, 1, 50]),
@@ -93,7 +93,7 @@ proptest! {
                 let mut again: Value = json!({"metadata": {"name": "n"}, "spec": {"taints": after},
                     "status": {"conditions": conditions}});
                 let settled = read::<Node>(&again.take()).unwrap();
-                // The change is complete: nothing of it is left to do.
+                // The change is complete: the result needs no further change.
                 let has = |key: &str| settled.taints().iter().any(|taint| taint.effect == change.effect && taint.key == key);
                 prop_assert!(change.add.iter().all(|key| has(key)) && !change.remove.iter().any(|key| has(key)));
             }
@@ -135,13 +135,13 @@ fn a_pod_with_thousands_of_odd_tolerations_is_read_within_its_size() {
 }
 
 #[test]
-fn hostile_nodes_cost_their_neighbours_nothing() {
+fn hostile_nodes_do_not_affect_their_neighbours() {
     let _alone = ALONE.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
-/// A node with this metadata, spec and status, whatever the server makes of it at first.
+/// Creates a node with this metadata, these taints and these conditions, replacing all defaults of the server.
 async fn hostile(cluster: &Cluster, name: &str, metadata: Value, taints: Value, conditions: Value) {
     let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
     for (key, value) in metadata.as_object().into_iter().flatten() {
@@ -176,7 +176,7 @@ async fn neighbours() {
     let since = cluster.clock.now();
     cluster.wait(300).await;
     for node in cluster.nodes.names() {
-        assert_eq!(cluster.node_writes(&node, since), [], "{node} lives");
+        assert_eq!(cluster.node_writes(&node, since), [], "{node} is alive");
     }
     for node in HOSTILE {
         let node = cluster.node(node).await;
@@ -184,9 +184,9 @@ async fn neighbours() {
     }
     let lists = cluster.node("lists").await;
     let taints = lists["spec"]["taints"].as_array().unwrap();
-    assert_eq!(taints.iter().filter(|taint| taint["key"] != UNREACHABLE).count(), 1000, "no taint of others is lost");
+    assert_eq!(taints.iter().filter(|taint| taint["key"] != UNREACHABLE).count(), 1000, "no foreign taint is lost");
     assert_eq!(lists["status"]["conditions"].as_array().unwrap().len(), 1004);
-    // Then they cost nothing any more.
+    // From here on, the hostile nodes cost no requests.
     let asked = || {
         let all = cluster.sandbox.requests().count(Some(ME), None, None);
         all - ["pods", "nodes", "leases.coordination.k8s.io"]
@@ -202,7 +202,7 @@ async fn neighbours() {
     let before = (asked(), examined());
     cluster.wait(600).await;
     assert_eq!(asked() - before.0, 0, "requests");
-    // Each of the six neighbours is looked at once in 40 seconds.
-    let looked_at = examined() - before.1;
-    assert!(looked_at <= 6.0 * 16.0, "{looked_at}");
+    // Each of the six neighbours is examined once in 40 seconds.
+    let examined_nodes = examined() - before.1;
+    assert!(examined_nodes <= 6.0 * 16.0, "{examined_nodes}");
 }

@@ -1,4 +1,4 @@
-//! The memory of a cached Pod and of a pass, measured in a process of its own.
+//! The memory of a cached Pod, measured in a separate process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -9,18 +9,18 @@ use common::{meta::Version, object::Object as _, store::Store};
 use node_lifecycle_controller::objects::CachedPod;
 use serde_json::json;
 
-/// Counts what is allocated and not given back.
+/// Counts allocated bytes that are not freed.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Bytes of a Pod with its texts that no other Pod shares, and its places in the cache and in the indexes: a pointer in each,
-/// and the room that they keep for more.
+/// Maximum bytes of a Pod: its texts that no other Pod shares, and its entries in the store and the indexes, including their
+/// spare capacity.
 const BUDGET: usize = 300;
-/// Bytes of the place of an ended Pod in the order of removals, for each Pod: one in ten has ended.
+/// Bytes per Pod for the order of removals, which contains only ended Pods: one Pod in ten has ended.
 const ORDERED: usize = 2;
 const PODS: usize = 20_000;
 
-/// A Pod as a server sends it: with labels, owners, annotations and tolerations that many Pods share.
+/// Builds a Pod as a server sends it: with labels, owners, annotations and tolerations that many Pods share.
 fn pod(number: usize) -> CachedPod {
     let set = number / 100;
     let tolerated = |key: &str| {
@@ -51,14 +51,14 @@ fn pod(number: usize) -> CachedPod {
 
 #[test]
 fn a_cached_pod_costs_less_than_its_budget() {
-    // What all Pods share and what is allocated once exists before counting begins.
+    // Shared texts and one-time allocations must exist before the measurement starts.
     let warm: Vec<Arc<CachedPod>> = (0..PODS).step_by(10).map(pod).map(Arc::new).collect();
     let mut pods = Vec::with_capacity(PODS);
     let before = ALLOCATOR.allocated();
     pods.extend((0..PODS).map(pod).map(Arc::new));
     let each = (ALLOCATOR.allocated() - before) / PODS;
     let size = size_of::<CachedPod>();
-    println!("{each} bytes per Pod, {size} of them the structure itself");
+    println!("{each} bytes per Pod, including {size} bytes of the structure itself");
     assert!(each >= size, "{each} bytes cannot be right, the structure itself has {size}");
     drop(pods);
 

@@ -1,4 +1,4 @@
-//! Carrying a plan out: claims, then Pods, then the status.
+//! Sends the requests of a plan: first claims, then creations or deletions of Pods, then the status.
 
 mod body;
 
@@ -18,18 +18,18 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// A change of the controller's memory.
+/// A change of the controller's memory, metrics or log.
 #[derive(Debug)]
 pub enum Note {
-    /// The selector breaks the rules, so that nothing is done.
+    /// The selector is invalid, so that nothing is done.
     BrokenSelector(String),
     /// Pods are about to be created.
     Creates,
-    /// The server refuses Pods because the namespace terminates.
+    /// The server refused a Pod because the namespace is terminating.
     NamespaceTerminates,
-    /// These Pods are about to be deleted. The numbers are their ages as multiples of the youngest one's.
+    /// The Pods with these UIDs are about to be deleted. The numbers are their ages as multiples of the youngest Pod's age.
     Deletes(Vec<Uid>, Vec<u64>),
-    /// Whether the server kept the count of terminating Pods that was written.
+    /// Whether the server kept the written `status.terminatingReplicas`.
     KeepsTerminating(bool),
 }
 
@@ -40,10 +40,10 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// How long after a conflict the watch is given to show what has changed, before the set is read.
+/// How long to wait after a conflict for the cache to show the change, before the set is read live.
 const WATCH_LAG: Duration = Duration::from_millis(100);
 
-/// Carries a plan out.
+/// Sends the requests of a plan and returns when the key comes back.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(problem) = plan.set.selector.problem() {
         io.note(Note::BrokenSelector(problem.to_string()));
@@ -58,7 +58,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
     let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
 
-    // The plan counts on every adoption.
+    // The plan assumes that every adoption succeeds; decide again if one did not.
     let manage =
         if claim.is_complete() { Cow::Borrowed(&plan.manage) } else { Cow::Owned(manage::manage(snapshot, &claimed)) };
     let (managed, failed) = match &*manage {
@@ -74,24 +74,24 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     } else {
         Cow::Owned(status::status(snapshot, &claimed, &managed, snapshot.now))
     };
-    // A failure has to be written now: the next sync does not know of it.
+    // A failure has to be written by this sync, because the next sync does not know it.
     let status_written = write_status(snapshot, &status, failed.is_none(), io).await?;
     if let Some(failed) = failed {
         return Err(failed);
     }
     if status_written == StatusWritten::CacheIsNewer || managed == Managed::Changed {
-        // The next sync sees what has changed.
+        // The next sync starts from the changed objects.
         return Ok(Requeue::Conflict);
     }
 
     let until_available = timer::next_check(snapshot, &claimed, &status, snapshot.now, io.now());
     let until_allowed = timer::requeue_after(snapshot, &manage, None);
-    // A sync that waits for a create whose answer was lost is no success.
+    // A sync that must not manage Pods, for example after a lost answer, does not reset the count of failures.
     let requeue = if managed == Managed::NotAllowed { Requeue::Unfinished } else { Requeue::After };
     Ok(until_available.into_iter().chain(until_allowed).min().map_or(Requeue::AsPlanned, requeue))
 }
 
-/// How managing Pods went, with the failure that the sync ends with.
+/// The result of creating or deleting Pods, and the failure with which the sync ends.
 type ManageOutcome = (Managed, Option<Failed>);
 
 fn failure(reason: FailureReason, failed: Failed) -> ManageOutcome {
@@ -102,14 +102,14 @@ fn cannot_create(problem: &str) -> ManageOutcome {
     failure(FailureReason::Create, Failed::new("template", format!("unable to create pods, {problem}")))
 }
 
-/// Creates Pods slowly at first, so that a set whose Pods are refused costs one request a sync.
+/// Creates Pods with a slow start, so that a set whose Pods are refused costs one request for each sync.
 async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'_>) -> ManageOutcome {
     let owner = &snapshot.owner;
     let Some(template) = &snapshot.set.template else { return cannot_create("no template") };
     io.note(Note::Creates);
     let body = io.body(|| body::body(&owner.name, template, owner.controller_ref()));
     let request = Request::create(PODS, &owner.namespace, &Arc::default(), body);
-    let why = if count == missing { Cow::Borrowed("") } else { format!("{missing} are missing").into() };
+    let why = if count == missing { Cow::Borrowed("") } else { format!("{missing} Pods are missing").into() };
     let request = request.generate_name(body::generate_name(&owner.name)).because(why);
     let created = io.all(Pace::SlowStart(usize::MAX), 0..count, |_| create_pod(io, request.clone())).await;
 
@@ -140,16 +140,16 @@ async fn delete_pods(victims: &[Victim], age_ratios: &[u64], io: Io<'_>) -> Mana
     }
 }
 
-/// What became of a status.
+/// The result of a status write.
 #[derive(Debug, PartialEq, Eq)]
 enum StatusWritten {
-    /// The server has it, or the set is gone and needs none.
+    /// The server has the status, or the set is gone and needs none.
     Done,
-    /// The set has changed, and the cache shows that by now.
+    /// The set has changed, and the cache shows the change already.
     CacheIsNewer,
 }
 
-/// The part of a set that is read of an answer.
+/// The fields that are read from an answer about a set.
 #[derive(Deserialize)]
 struct StoredSet {
     metadata: Meta,
@@ -159,8 +159,8 @@ struct StoredSet {
 
 /// Writes the status if it differs from the stored one.
 ///
-/// If the set has changed, the next sync writes the status onto the newer copy, provided that there will be one (`may_wait`) and that
-/// the cache shows it within [`WATCH_LAG`]. Otherwise it is written once more, onto the live object.
+/// If the set has changed and `may_wait` is true, waits [`WATCH_LAG`] for the cache to show the change; the next sync then writes
+/// the status. In all other cases the set is read live, and the status is written once more onto that version.
 /// Upstream: `pkg/controller/replicaset`, `updateReplicaSetStatus`.
 async fn write_status(
     snapshot: &Snapshot,
@@ -183,7 +183,7 @@ async fn write_status(
         }
     }
     let request = Request::get(owner.resource, &owner.namespace, &known.name);
-    let live = match io.send_and_read::<StoredSet>(request.because("its status was written by somebody else")).await {
+    let live = match io.send_and_read::<StoredSet>(request.because("another writer has changed its status")).await {
         Ok(Some(live)) => live,
         answer => return status_answered(status, answer, io),
     };

@@ -1,4 +1,4 @@
-//! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
+//! Turns a snapshot into a plan. Pure code: no requests, no clock, no randomness.
 
 pub mod failure;
 pub mod manage;
@@ -13,12 +13,12 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// How many Pods that are not ready a plan names.
+/// Maximum number of unready Pods that a plan names.
 const NAMED: usize = 3;
 
-/// Decides what one sync does.
+/// Decides what one sync of a set does.
 ///
-/// Pods are claimed first, then created or deleted, never both; the status tells of the Pods as they were before that.
+/// Pods are claimed first, then created or deleted, but never both. The status counts the Pods as they were before that.
 /// Upstream: `pkg/controller/replicaset`, `syncReplicaSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let claims = &snapshot.claims;

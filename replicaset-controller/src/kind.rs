@@ -1,25 +1,25 @@
-//! The two kinds this crate serves with one implementation, and all that tells them apart.
+//! The two kinds of sets, and all differences between them.
 
 use common::{intern::Labels, object::Resource, selector::Selector, settings::WorkersFlag};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// One of the kinds. Upstream serves the second through conversions around the first; here the differences are these.
+/// A kind of set: ReplicaSet or ReplicationController. Upstream converts ReplicationControllers to ReplicaSets instead.
 pub trait Kind: Send + Sync + Sized + 'static {
-    /// Where its objects live; also the kind and apiVersion in references to them.
+    /// Resource of the sets; also the kind and apiVersion in owner references.
     const RESOURCE: Resource;
-    /// Name of its work queue in metrics.
+    /// Name of the work queue in metrics.
     const QUEUE: &'static str;
-    /// How many of its objects are synced at once.
+    /// Number of workers that sync sets of this kind concurrently.
     const WORKERS: WorkersFlag;
-    /// Whether Pods of siblings (sets of one owner) on the same node count when Pods to delete are ranked.
+    /// Whether Pods of siblings (sets with the same owner) on the same node count in the ranking for deletion.
     const RANKS_BY_COLOCATION: bool;
-    /// Whether its status counts terminating Pods.
+    /// Whether the status counts terminating Pods.
     const COUNTS_TERMINATING: bool;
-    /// Whether it waits for its caches to show its own writes, where the gate for that is on.
+    /// Whether a sync waits for the caches to show earlier writes, if the feature gate is on.
     const READS_OWN_WRITES: bool;
 
-    /// Compiles `spec.selector`.
+    /// Compiles `spec.selector` of this kind.
     fn selector(value: &Value) -> Selector;
 }
 
@@ -59,8 +59,8 @@ impl Kind for ReplicationControllers {
     const COUNTS_TERMINATING: bool = false;
     const READS_OWN_WRITES: bool = false;
 
-    /// The selector is a plain map of labels. One that is none at all selects nothing, which the reader of the object
-    /// refuses.
+    /// The selector is a plain map of labels. Any other value compiles to a malformed selector, which is reported and matches
+    /// nothing.
     fn selector(value: &Value) -> Selector {
         Labels::deserialize(value).map_or_else(|_| Selector::from_value(&Value::Bool(false)), Selector::from_map)
     }

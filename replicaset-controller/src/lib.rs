@@ -1,11 +1,11 @@
-//! ReplicaSets and ReplicationControllers: keeps as many Pods as are wanted.
+//! The ReplicaSet and ReplicationController controllers: keep the number of Pods at `spec.replicas`.
 //!
 //! # What it promises
 //!
-//! If a set stays as it is, it ends up with exactly `spec.replicas` active Pods that its selector selects and that name it
-//! as their controller, and a status that counts them. On the way it never creates more than are missing, never deletes
-//! more than are too many, never does either on a view of the cluster older than its own last writes, and touches no Pod
-//! that another controller owns.
+//! In this crate, a "set" is a ReplicaSet or a ReplicationController. If a set does not change, it ends up with exactly
+//! `spec.replicas` active Pods that match its selector and have the set as their controller, and with a status that counts them.
+//! Until then it never creates more Pods than are missing and never deletes more than are surplus. It does neither while its
+//! cache lags behind its own writes, and never changes a Pod that another controller owns.
 //!
 //! # How it is laid out
 //!
@@ -13,41 +13,42 @@
 //! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act ──► API server
 //! (events        │         (indexes of     (pure)       manage, status,      claim, create,
 //!  to keys)      │          both caches)                failure, timer       delete, status
-//!                └──────────────◄── requeue: a Pod becomes available, something is not seen yet
+//!                └──────────────◄── requeue: a Pod becomes available, own writes are not seen yet
 //! ```
 //!
-//! [`kind`] holds what tells the two kinds apart; everything else is one implementation. [`pod_cache`] is shared by both.
-//! `pod_backoff.rs` remembers which sets make Pods that fail, if it is to.
+//! [`kind`] contains the differences between the two kinds; all other code is shared. Both loops read the Pods of [`pod_cache`].
+//! `pod_backoff.rs` remembers the sets whose Pods fail, if `--tune failed-pod-backoff` is on.
 //!
 //! # Where it differs from upstream
 //!
-//! - Expectations are kept by identity, in `common`'s ledger: a Pod made by somebody else satisfies none, a lost answer
-//!   blocks for as long as the request may still take effect, a Pod that was released is waited for no more.
-//! - A Pod is deleted, adopted and released at the version that was judged: a Pod that was taken out of its set, or has become
-//!   ready, is not deleted for what it was. A status is patched, onto the version it was computed from.
-//! - `ReplicaFailure` stays until Pods were managed without a failure, and tells of the latest one.
-//! - A Pod that only became more or less ready brings its set to the queue after 20 ms (`replicaset-sync-batch-period`), so
-//!   that one status tells of many.
-//! - After the server has refused a Pod because the namespace terminates, no other is asked for.
-//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a right is missing, or a policy or a webhook
-//!   forbids it.
-//! - Objects that validation would have refused (no selector, negative counts) are left alone with an error.
-//! - Pods that are over, or that other kinds of controllers own, are not cached; the latter count for co-location upstream.
+//! - Expectations identify each Pod, in the ledger of `common`: a Pod created by another writer satisfies none of them, a lost
+//!   answer blocks only while the request may still take effect, and a released Pod is no longer awaited.
+//! - Deletions, adoptions and releases name the version of the Pod in the snapshot, so that a Pod is not deleted after it has
+//!   left its set or become ready. A status patch names the version of the set from which the status was computed.
+//! - `ReplicaFailure` stays until a sync has created or deleted Pods without a failure. Its message describes the latest failure.
+//! - A Pod change that does not affect the number of active Pods, such as readiness, enqueues the set after 20 ms
+//!   (`replicaset-sync-batch-period`), so that one status update covers the changes of many Pods.
+//! - After the server has refused a Pod because the namespace is terminating, no further Pod is created.
+//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a permission is missing, or a policy or
+//!   a webhook forbids the request.
+//! - Objects that API validation would have refused (no selector, negative counts) are left alone, and their syncs fail with an
+//!   error.
+//! - Finished Pods, and Pods of other kinds of controllers, are not cached. Upstream counts the latter for co-location.
 //!
-//! # What can be turned on
+//! # What operators can turn on
 //!
-//! Off, or at upstream's value, unless `--tune` says otherwise, for both kinds:
+//! The following options apply to both kinds. By default they are off, or have the value of upstream; `--tune` changes them:
 //!
-//! - `failed-pod-backoff`: a set whose Pods fail soon after they were made, without ever being ready, waits before it makes
-//!   others: not after the first failure, then 1 s, doubling up to a minute, until a Pod of it becomes ready. Upstream makes
-//!   them as fast as nodes turn them away. All that the set is short of waits, whatever became of the rest of it. Nothing is
-//!   kept: a successor begins anew.
-//! - `max-backoff`: the longest wait of a set whose sync fails. Upstream's 1000 s are how late it may notice that a quota
-//!   has room again.
-//! - `rerank-as-pods-are-chosen`: a Pod chosen for deletion no longer counts on its node, so that a scale-down levels nodes.
-//!   Upstream's empties the fullest.
-//! - `rank-by-own-pods`: sets without a controller, and all ReplicationControllers, delete Pods first where they have most of
-//!   their own. Upstream does not look at nodes for them.
+//! - `failed-pod-backoff`: a set whose Pods fail soon after their creation, without becoming ready, delays further creations. The
+//!   first replacement is created at once; later ones wait 1 s, doubling up to a minute, until a Pod of the set becomes ready.
+//!   Upstream creates replacements as fast as nodes reject them. The delay applies to all missing Pods of the set. It is kept in
+//!   memory only, so a new leader starts without delays.
+//! - `max-backoff`: the maximum back-off of a set whose syncs fail. With upstream's 1000 s, a set may notice free quota that
+//!   late.
+//! - `rerank-as-pods-are-chosen`: a Pod chosen for deletion no longer counts for its node, so that a scale-down balances nodes.
+//!   Upstream empties the fullest node.
+//! - `rank-by-own-pods`: sets without a controller, and all ReplicationControllers, first delete Pods on the nodes with most of
+//!   their own Pods. Upstream ignores nodes for them.
 
 pub mod decide;
 pub mod kind;
@@ -98,66 +99,65 @@ use crate::{
     watch::Watch,
 };
 
-/// The gate of rule 4 of the order in which Pods are deleted.
+/// Feature gate of the annotation `controller.kubernetes.io/pod-deletion-cost`; on by default.
 pub const POD_DELETION_COST: FeatureGate = FeatureGate::on(
     "PodDeletionCost",
-    "Pods may name the cost of their deletion (annotation controller.kubernetes.io/pod-deletion-cost)",
+    "The annotation controller.kubernetes.io/pod-deletion-cost of a Pod sets the cost of its deletion",
 );
-/// Pods to delete are ranked by the magnitude of their age. It can no longer be switched.
+/// Feature gate of ranking by the logarithm of a Pod's age; locked to on.
 pub const LOGARITHMIC_SCALE_DOWN: FeatureGate =
     FeatureGate::locked("LogarithmicScaleDown", "Pods to delete are ranked by the magnitude of their age");
-/// The gate of `status.terminatingReplicas`.
-pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on(
-    "DeploymentReplicaSetTerminatingReplicas",
-    "status.terminatingReplicas counts Pods that are going away",
-);
-/// The gate of waiting for the caches.
+/// Feature gate of `status.terminatingReplicas`; on by default.
+pub const TERMINATING_REPLICAS: FeatureGate =
+    FeatureGate::on("DeploymentReplicaSetTerminatingReplicas", "status.terminatingReplicas counts terminating Pods");
+/// Feature gate of waiting until the caches show earlier writes; on by default.
 ///
-/// Off, a set whose caches lag is claimed for and counted all the same, as upstream does. Pods are neither created nor
-/// deleted on such a view in either position.
+/// If the gate is off, a set is claimed for and counted on stale caches, as upstream does. With either value, Pods are neither
+/// created nor deleted on stale caches.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyReplicaSet",
     "A ReplicaSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
 );
-/// All gates this crate knows.
+/// The feature gates that `--feature-gates` accepts for this crate.
 pub const GATES: &[FeatureGate] =
     &[POD_DELETION_COST, LOGARITHMIC_SCALE_DOWN, TERMINATING_REPLICAS, STALE_CONSISTENCY, ATOMIC_FIFO];
 
-/// The most Pods one sync creates or deletes. Upstream: `BurstReplicas`.
+/// Maximum number of Pods that one sync creates or deletes; 500 by default. Upstream: `BurstReplicas`.
 pub const BURST_REPLICAS: Tune =
-    Tune::count("burst-replicas", 500, "The most Pods that one sync of a ReplicaSet creates or deletes");
-/// For how long changes of Pods that change no count of Pods are gathered: many become ready at once, and one status tells of
-/// all of them. Upstream gathers them by being slower.
+    Tune::count("burst-replicas", 500, "Maximum number of Pods that one sync of a ReplicaSet creates or deletes");
+/// Debounce of Pod changes that do not change the number of active Pods; 20 ms by default. When many Pods become ready together,
+/// one status update covers all of them. Upstream has no debounce and is slower instead.
 pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
     "replicaset-sync-batch-period",
     Duration::from_millis(20),
-    "For how long changes of the status of Pods are gathered before their ReplicaSet is synced",
+    "How long to collect changes of Pod statuses before their ReplicaSet is synced",
 );
-/// Whether sets wait whose Pods fail without ever being ready. Upstream's never do.
+/// Enables the back-off of sets whose Pods fail without becoming ready; off by default, as upstream has none.
 pub const FAILED_POD_BACKOFF: Tune = Tune::switch(
     "failed-pod-backoff",
     false,
-    "Pods that keep failing soon, never ready, are replaced at once the first time, then after 1s, doubling up to 1m0s, until one is ready",
+    "Back-off for a set whose Pods fail early without becoming ready: one replacement at once, later ones after 1s, doubling up to 1m0s, until a Pod is ready",
 );
-/// The longest wait of a key whose sync fails. Upstream: `DefaultTypedControllerRateLimiter`.
+/// Maximum back-off of a key whose sync fails; 1000 s by default. Upstream: `DefaultTypedControllerRateLimiter`.
 pub const MAX_BACKOFF: Tune = Tune::duration(
     "max-backoff",
     Duration::from_secs(1000),
-    "The longest wait before a sync that keeps failing (for want of quota, for one) is tried again",
+    "Maximum back-off of a sync that keeps failing, for example because of an exceeded quota",
 );
-/// Whether the Pods that were chosen for deletion still count on their nodes. Upstream they do.
+/// Ranks the remaining Pods again after each Pod chosen for deletion; off by default, as upstream ranks only once.
 pub const RERANK: Tune = Tune::switch(
     "rerank-as-pods-are-chosen",
     false,
-    "Pods chosen for deletion no longer count on their node, so that a scale-down levels nodes and does not empty the fullest",
+    "Pods chosen for deletion no longer count for their node, so that a scale-down balances nodes and does not empty the fullest one",
 );
-/// Whether sets that have no siblings count their own Pods on a node. Upstream none count.
+/// Ranks Pods of sets without siblings by the number of own Pods on each node; off by default, as upstream ignores nodes for such
+/// sets.
 pub const RANK_BY_OWN_PODS: Tune = Tune::switch(
     "rank-by-own-pods",
     false,
-    "ReplicaSets without a controller and ReplicationControllers delete Pods on the nodes that have the most of their own first",
+    "ReplicaSets without a controller, and ReplicationControllers, first delete Pods on the nodes with most of their own Pods",
 );
-/// All values of this crate that can be tuned.
+/// The values that `--tune` accepts for this crate.
 pub const TUNES: &[Tune] = &[
     BURST_REPLICAS,
     EXPECTATIONS_TIMEOUT,
@@ -168,25 +168,25 @@ pub const TUNES: &[Tune] = &[
     RANK_BY_OWN_PODS,
 ];
 
-/// The flags that say how many objects are synced at once.
+/// The flags of this crate that set a number of workers.
 pub const WORKERS: &[WorkersFlag] = &[ReplicaSets::WORKERS, ReplicationControllers::WORKERS];
 
-/// The loop of ReplicaSets.
+/// The loop that syncs ReplicaSets.
 pub const REPLICA_SETS: LoopDefinition = LoopDefinition::new("replicaset-controller", "replicaset", |context| {
     start::<ReplicaSets>(REPLICA_SETS.name, context)
 })
 .owning(&[OwnedWrites::status("apps", "replicasets")]);
-/// The loop of ReplicationControllers.
+/// The loop that syncs ReplicationControllers.
 pub const REPLICATION_CONTROLLERS: LoopDefinition =
     LoopDefinition::new("replicationcontroller-controller", "replicationcontroller", |context| {
         start::<ReplicationControllers>(REPLICATION_CONTROLLERS.name, context)
     })
     .known_as("replication-controller", "replication-controller")
     .owning(&[OwnedWrites::status("", "replicationcontrollers")]);
-/// All loops of this crate.
+/// The loops that this crate runs.
 pub const LOOPS: &[LoopDefinition] = &[REPLICA_SETS, REPLICATION_CONTROLLERS];
 
-/// The program.
+/// Name, flags and loops of the binary.
 pub const DEFINITION: Definition = Definition {
     name: "replicaset-controller",
     version: env!("CARGO_PKG_VERSION"),
@@ -198,10 +198,10 @@ pub const DEFINITION: Definition = Definition {
     flags: &[],
 };
 
-/// For how long a server that does not keep `status.terminatingReplicas` is believed not to know it.
+/// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
 const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
 
-/// The controller of one kind.
+/// Caches and memory of the loop that syncs one kind of set.
 pub struct ReplicaController<K: Kind> {
     context: Context,
     watch: Arc<Watch<K>>,
@@ -210,14 +210,14 @@ pub struct ReplicaController<K: Kind> {
     ledger: Ledger,
     metrics: ControllerMetrics,
     limits: Limits,
-    /// Whether Pods of a set without siblings are ranked by its own on their nodes.
+    /// Whether Pods of a set without siblings are ranked by the number of its own Pods on each node.
     ranks_by_own_pods: bool,
-    /// The sets whose namespace terminates.
+    /// Sets in a terminating namespace, where the server has refused a Pod.
     refused: TerminatingNamespaces,
-    /// Which sets wait because their Pods fail; none if they are not to.
+    /// Back-off of sets whose Pods fail; `None` unless `--tune failed-pod-backoff` is on.
     backoff: Option<PodBackoff>,
-    /// When a server dropped `status.terminatingReplicas` from what was written: it is of a version without it, or has
-    /// its gate off. Writing it again with every sync would change nothing, for ever.
+    /// When a server last dropped `status.terminatingReplicas` from a written status, because its version lacks the field or its
+    /// feature gate is off. Without this memory every sync would write the field again.
     terminating_dropped: Mutex<Option<Instant>>,
 }
 
@@ -229,7 +229,7 @@ fn start<K: Kind>(name: &'static str, context: Context) -> Arc<dyn Running> {
 }
 
 impl<K: Kind> ReplicaController<K> {
-    /// Starts watching; keys go to `queue`.
+    /// Starts the informers; their handlers add keys to `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = context.ledger();
@@ -262,13 +262,13 @@ impl<K: Kind> ReplicaController<K> {
         }
     }
 
-    /// Whether the server does not keep this set's count of terminating Pods.
+    /// Returns whether the server has recently dropped the field `status.terminatingReplicas` that this set lacks.
     fn terminating_dropped(&self, set: &ReplicaSet) -> bool {
         let unknown = |since: Instant| self.context.clock.instant().duration_since(since) < TERMINATING_UNKNOWN;
         set.status.terminating_replicas.is_none() && self.terminating_dropped.lock().is_some_and(unknown)
     }
 
-    /// Notes whether the server kept a count of terminating Pods that was written.
+    /// Records whether the server kept `status.terminatingReplicas` in a written status.
     fn note_terminating(&self, kept: bool) {
         *self.terminating_dropped.lock() = (!kept).then(|| self.context.clock.instant());
     }
@@ -285,7 +285,7 @@ fn limits<K: Kind>(settings: &Settings) -> Limits {
     }
 }
 
-/// How keys whose sync fails are delayed; none comes back sooner than after its first failure.
+/// Returns the back-off of failing keys; its maximum is never below its base.
 fn backoff(settings: &Settings) -> Backoff {
     let usual = Backoff::default();
     Backoff { max: settings.duration(&MAX_BACKOFF).max(usual.base), ..usual }
@@ -344,14 +344,14 @@ impl<K: Kind> Controller for ReplicaController<K> {
         self.children(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
-    /// Whether the cache shows another version of the set by now.
+    /// Returns whether the cache shows another version of the set than the snapshot.
     fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<()> {
         let Meta { namespace, name, resource_version, .. } = &snapshot.set.metadata;
         let is_same = self.sets.store().peek(namespace, name, |meta| meta.resource_version == *resource_version);
         (is_same != Some(true)).then_some(())
     }
 
-    /// The event of the deletion of a set may have come before the last answer was noted.
+    /// Drops the memory of a set whose deletion event came before the answer to its last write was recorded.
     fn after_sync(&self, snapshot: &Snapshot) {
         let set = &snapshot.set.metadata;
         if !self.sets.store().shows(set) {

@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers as a process.
+//! The binary of the ReplicaSet and ReplicationController controllers.
 
 use std::process::ExitCode;
 

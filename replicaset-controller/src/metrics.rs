@@ -1,15 +1,15 @@
-//! What this controller counts besides its queue.
+//! Metrics of this controller besides those of its queue.
 
 use common::metrics::{Histogram, Metrics, Stability};
 
-/// The controller's own metric families. Cheap to clone; both loops of a process feed the same ones.
+/// The controller's own metric families. Cheap to clone; both loops of a process record into the same families.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     age_ratio: Histogram,
 }
 
 impl ControllerMetrics {
-    /// Registers the families.
+    /// Registers the families in `metrics`.
     pub fn new(metrics: &Metrics) -> Self {
         let age_ratio = metrics.histogram(
             "replicaset_controller_sorting_deletion_age_ratio",
@@ -21,7 +21,7 @@ impl ControllerMetrics {
         Self { age_ratio: age_ratio.with(&[]) }
     }
 
-    /// How old Pods chosen for deletion are, as multiples of the age of the youngest.
+    /// Records the ages of Pods chosen for deletion, as multiples of the youngest Pod's age.
     pub fn deletes(&self, age_ratios: &[u64]) {
         for ratio in age_ratios {
             self.age_ratio.observe(*ratio as f64);

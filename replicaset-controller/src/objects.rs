@@ -1,4 +1,4 @@
-//! What is read of ReplicaSets and ReplicationControllers.
+//! Projections of ReplicaSets and ReplicationControllers, and the status that is written.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -17,45 +17,45 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 
-/// A ReplicaSet, or a ReplicationController seen as one.
+/// Projection of a ReplicaSet, or of a ReplicationController in the same form.
 ///
-/// An object with values the API server's validation refuses (negative counts, no selector, a template that is none) is
-/// not read at all: acting on it could delete every Pod of a namespace.
+/// Decoding fails for values that API validation refuses (negative counts, no selector, a malformed template), because acting on
+/// them could delete every Pod of a namespace.
 #[derive(Debug)]
 pub struct ReplicaSet {
-    /// Metadata, without annotations and finalizers.
+    /// `metadata` without annotations and finalizers.
     pub metadata: Meta,
-    /// How many Pods are wanted.
+    /// `spec.replicas`: the desired number of Pods.
     pub replicas: usize,
-    /// How long a Pod must be ready before it is available.
+    /// `spec.minReadySeconds`: seconds that a Pod must be ready to count as available.
     pub min_ready_seconds: i32,
-    /// Which Pods are its own.
+    /// `spec.selector`: matches the Pods of the set.
     pub selector: Selector,
-    /// What its Pods are made from; not kept while none are wanted.
+    /// `spec.template`; `None` if `spec.replicas` is 0.
     pub template: Option<Template>,
-    /// The labels of its template.
+    /// Labels of the template.
     pub template_labels: Labels,
-    /// As stored.
+    /// `status` from the cache; the defaults if it is absent.
     pub status: Status,
 }
 
-/// The status of a set, in the API's terms.
+/// Projection of `status` of a set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// Active Pods.
+    /// Number of active Pods.
     pub replicas: i32,
-    /// Active Pods with every label of the template.
+    /// Number of active Pods with every label of the template.
     pub fully_labeled_replicas: i32,
-    /// Active Pods that are ready.
+    /// Number of ready active Pods.
     pub ready_replicas: i32,
-    /// Active Pods that have been ready for long enough.
+    /// Number of active Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// Pods that are going away; none where that is not counted.
+    /// Number of terminating Pods; `None` if they are not counted.
     pub terminating_replicas: Option<i32>,
-    /// The generation of the set all of this was computed for.
+    /// `metadata.generation` of the set from which the status was computed.
     pub observed_generation: i64,
-    /// Conditions.
+    /// All conditions, including those of other writers.
     #[serde(deserialize_with = "conditions")]
     pub conditions: Vec<Condition>,
 }
@@ -66,7 +66,7 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Conditio
     Ok(list)
 }
 
-/// A cached set of one kind.
+/// A cached set of kind `K`.
 #[derive(Debug)]
 pub struct Set<K> {
     set: Arc<ReplicaSet>,
@@ -74,7 +74,7 @@ pub struct Set<K> {
 }
 
 impl<K> Set<K> {
-    /// The set, whatever its kind.
+    /// Returns the set in the form that both kinds share.
     pub fn set(&self) -> &Arc<ReplicaSet> {
         &self.set
     }
@@ -149,8 +149,8 @@ fn count(field: &str, value: i64) -> Result<i32, String> {
     i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
 }
 
-/// The status as a strategic merge patch: fields the API leaves out when they are zero or empty are null, so that the patch removes
-/// them.
+/// The status as a strategic merge patch. Fields that the API omits when they are zero or empty are written as null, so that the
+/// patch clears them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StatusPatch<'a> {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_read_as_far_as_it_matters() {
+    fn a_set_is_decoded() {
         let set = read::<ReplicaSets>(&web()).unwrap();
         assert_eq!((set.replicas, set.min_ready_seconds, set.status.replicas), (3, 0, 2));
         assert_eq!(set.status.terminating_replicas, Some(0));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_wants_no_pods_keeps_no_template() {
+    fn a_set_without_replicas_keeps_no_template() {
         let mut object = web();
         object["spec"]["replicas"] = json!(0);
         let set = read::<ReplicaSets>(&object).unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_objects_are_not_read() {
+    fn malformed_sets_are_not_decoded() {
         for (path, value, error) in [
             ("/spec/replicas", json!(-1), "spec.replicas is -1"),
             ("/spec/replicas", json!(3_000_000_000_u32), "spec.replicas is 3000000000"),
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_breaks_the_rules_is_still_read() {
+    fn a_set_with_an_invalid_selector_is_still_decoded() {
         let mut object = web();
         object["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
         assert!(read::<ReplicaSets>(&object).unwrap().selector.problem().is_some());
     }
 
     #[test]
-    fn a_status_is_written_as_the_server_shows_it() {
+    fn a_status_patch_clears_fields_that_are_zero() {
         let status = Status { replicas: 0, ready_replicas: 2, terminating_replicas: Some(0), ..Status::default() };
         assert_eq!(
             serde_json::to_value(&status).unwrap(),

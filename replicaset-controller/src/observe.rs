@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads of caches by index, and nothing else.
+//! Builds a snapshot for a key from indexed reads of the caches.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -35,12 +35,12 @@ impl<K: Kind> ReplicaController<K> {
             Some((behind, at_most)) => Some(Blocked { why: behind.to_string(), at_most }),
             None => None,
         };
-        // Read after the check: what is older than own writes is not looked at.
+        // Read after the check of own writes, so that the set is not older than they are.
         let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
         let set = Arc::clone(set.set());
         let uid = &set.metadata.uid;
         if known.as_ref() != Some(uid) {
-            // Another one of that name came just now.
+            // A set of the same name has replaced the one that was checked.
             return self.observe(key, now);
         }
         let owned = self.pods.store().by_index(ByController, &IndexValue::controlled_by(&set.metadata))?;
@@ -49,7 +49,7 @@ impl<K: Kind> ReplicaController<K> {
         let terminating = owned.iter().filter(|pod| pod.is_terminating());
         let terminating = terminating.filter(|pod| set.selector.matches(&pod.meta().labels)).count();
         let active = owned.into_iter().chain(orphans).filter(|pod| pod.is_active());
-        // A selector that breaks the rules claims nothing; the plan says so.
+        // A malformed selector claims nothing, and the plan reports it.
         let claims: Claims<PodRef> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
         let ranked = set.replicas > 0 && claims.keep.len() + claims.adopt.len() > set.replicas;
         let colocated = if ranked { self.colocated(&set, &claims) } else { BTreeMap::new() };
@@ -70,30 +70,30 @@ impl<K: Kind> ReplicaController<K> {
         }))
     }
 
-    /// What of this process's own writes the caches do not show yet.
+    /// Returns the own writes that the caches do not show yet.
     fn behind(&self, namespace: &Text, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 2] = [&**self.pods.store(), &**self.sets.store()];
         self.ledger
             .behind(uid, &caches, || self.children(namespace, uid).iter().map(|pod| pod.meta().uid.clone()).collect())
     }
 
-    /// The Pods a set controls, selected or not.
+    /// Returns the Pods that a set controls, whether its selector matches them or not.
     pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> Vec<PodRef> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
         self.pods.store().readable_by_index(ByController, &owner)
     }
 
-    /// The Pods of the set's namespace that nobody controls; none that cannot be read, since none can be adopted unread.
+    /// Returns the Pods of the namespace without a controller. Malformed Pods are left out, because they cannot be adopted.
     fn orphans(&self, set: &ReplicaSet) -> Vec<PodRef> {
         let namespace = IndexValue::Text(set.metadata.namespace.clone());
         self.pods.store().readable_by_index(OrphansByNamespace, &namespace)
     }
 
-    /// The active Pods of the sets with the same owner (this one included), and orphans they select, by node.
+    /// Counts, by node, the active Pods of all sets with the same owner, and the orphans that they select.
     ///
-    /// Without an owner there are none, and the kind that has no siblings never has any: nothing is counted then, or, where the
-    /// operator wants that, the Pods it claims. Upstream looks through all Pods of the namespace and so counts Pods of others
-    /// that such a set selects; this reads only what indexes name. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
+    /// Without an owner, and for kinds without siblings, the result is empty, or with `--tune rank-by-own-pods` counts the
+    /// claimed Pods. Upstream scans all Pods of the namespace and so also counts Pods of other owners that such a set selects;
+    /// this function reads only indexes. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
     fn colocated(&self, set: &ReplicaSet, claims: &Claims<PodRef>) -> BTreeMap<Text, usize> {
         let mut count = BTreeMap::new();
         let Some(owner) = set.metadata.controller().filter(|_| K::RANKS_BY_COLOCATION) else {

@@ -1,4 +1,4 @@
-//! What one sync does, and why.
+//! The plan of one sync, with its reasons.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,61 +9,61 @@ use crate::{
     snapshot::{Failing, PodRef},
 };
 
-/// Type of the condition that tells of a failure to create or delete Pods.
+/// Condition type: creating or deleting Pods fails.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// What one sync does.
+/// The decision of one sync.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set it is about.
+    /// The set to sync.
     pub set: Arc<ReplicaSet>,
-    /// Pods to adopt.
+    /// Orphans to adopt.
     pub adopt: Vec<PodRef>,
     /// Pods to release.
     pub release: Vec<PodRef>,
-    /// Pods to create or delete, if every adoption succeeds.
+    /// Pods to create or delete, provided that every adoption succeeds.
     pub manage: Manage,
-    /// How that goes if every request is granted.
+    /// The result of [`Self::manage`] if every request is granted.
     pub expected: Managed,
-    /// The status, if it goes like that.
+    /// The status to write, provided that the result is as expected.
     pub status: Status,
-    /// The first few Pods that are not ready.
+    /// The first unready Pods, for `/debug/explain`.
     pub unready: Vec<PodRef>,
-    /// When the next Pod becomes available by the passing of time.
+    /// Time until the next ready Pod becomes available.
     pub available_in: Option<Duration>,
-    /// When the passing of time may change the decision.
+    /// Time after which the decision may change without an event.
     pub requeue_after: Option<Duration>,
 }
 
-/// How managing Pods went.
+/// The result of creating or deleting Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Managed {
-    /// As planned; also if there was nothing to do.
+    /// All requests succeeded, or none was necessary.
     Done,
-    /// It was not allowed.
+    /// Pods must not be created or deleted now.
     NotAllowed,
-    /// As planned, but for Pods that have changed since they were ranked.
+    /// All requests succeeded, except for Pods that have changed since the snapshot.
     Changed,
     /// A request failed.
     Failed {
-        /// What was being done.
+        /// Whether a creation or a deletion failed.
         reason: FailureReason,
-        /// The text of the error.
+        /// Message of the error.
         message: String,
     },
 }
 
-/// What was being done when managing Pods failed.
+/// Whether a creation or a deletion failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureReason {
-    /// Pods were being created.
+    /// Creating a Pod failed.
     Create,
-    /// Pods were being deleted.
+    /// Deleting a Pod failed.
     Delete,
 }
 
 impl FailureReason {
-    /// As it stands in the condition.
+    /// Returns `reason` of the condition.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "FailedCreate",
@@ -72,73 +72,72 @@ impl FailureReason {
     }
 }
 
-/// What is done about the number of Pods.
+/// What a sync does about the number of Pods.
 #[derive(Clone, Debug)]
 pub enum Manage {
-    /// It is as wanted.
+    /// The number of Pods is right.
     Nothing,
-    /// Nothing may be done now.
+    /// Pods must not be created or deleted now, for this reason.
     NotAllowed(String),
-    /// Pods are missing, and the template makes none that the set could call its own.
+    /// Pods are missing, but the set would not own a Pod created from its template.
     Impossible(&'static str),
-    /// Pods are missing, and none is created for a while.
+    /// Pods are missing, and their creation is delayed after failures.
     Later(Failing),
     /// Pods are missing.
     Create {
-        /// How many to create now.
+        /// Number of Pods to create in this sync.
         count: usize,
-        /// How many are missing.
+        /// Number of missing Pods.
         missing: usize,
     },
-    /// There are too many Pods.
+    /// More Pods exist than `spec.replicas`.
     Delete {
-        /// Which to delete now.
+        /// Pods to delete in this sync.
         victims: Vec<Victim>,
-        /// How many there are too many.
+        /// Number of surplus Pods.
         surplus: usize,
-        /// Of each chosen Pod that is ready, its age as a multiple of the age of the youngest ready Pod; none where
-        /// there was no choice.
+        /// Ages of the chosen ready Pods, as multiples of the youngest ready Pod's age; empty if all Pods are deleted.
         age_ratios: Vec<u64>,
     },
 }
 
 impl Manage {
-    /// Whether managing was allowed at all.
+    /// Returns whether Pods may be created or deleted now.
     pub fn is_allowed(&self) -> bool {
         !matches!(self, Self::NotAllowed(_) | Self::Later(_))
     }
 
-    /// Whether it changes anything.
+    /// Returns whether Pods are created or deleted.
     pub fn acts(&self) -> bool {
         matches!(self, Self::Create { .. } | Self::Delete { .. })
     }
 }
 
-/// A Pod to delete.
+/// A Pod to delete, with the reason.
 #[derive(Clone, Debug)]
 pub struct Victim {
-    /// The Pod.
+    /// The Pod from the cache.
     pub pod: PodRef,
-    /// Why this one.
+    /// Why this Pod is deleted rather than another one.
     pub why: Why,
 }
 
-/// Why a Pod was chosen before those that stay.
+/// Why a Pod was chosen for deletion rather than the Pods that stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// All go.
+    /// All Pods are deleted.
     NoneWanted,
-    /// It is on no node yet.
+    /// The Pod is not assigned to a node.
     Unassigned,
-    /// It does not run.
+    /// The Pod is in this phase and not `Running`.
     Phase(Phase),
-    /// It is not ready.
+    /// The Pod is not ready.
     NotReady,
-    /// Its user minds least.
+    /// The Pod has a lower deletion cost, given here.
     Cost(i32),
-    /// Its node has the most Pods of its owner.
+    /// The node has more Pods of the same owner; their number is given here.
     Colocated(usize),
-    /// It is younger, by magnitude, or was restarted more often, or its uid is smaller.
+    /// The Pod is younger by magnitude, was restarted more often, or has a smaller UID.
     Age,
 }
 
@@ -190,7 +189,7 @@ impl Explain for Plan {
             let early = s.ready_replicas - s.available_replicas;
             out.push(format!("{early} ready Pods are not available yet, the next in {}", seconds(wait)));
         }
-        // The stored one: the planned one does not know yet how it will go.
+        // The stored condition is shown, because the planned status does not contain the result of this sync yet.
         if let Some(c) = conditions::get(&self.set.status.conditions, REPLICA_FAILURE) {
             out.push(format!("{}: {}", c.reason, c.message));
         }

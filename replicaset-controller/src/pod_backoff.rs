@@ -1,15 +1,15 @@
-//! How long sets wait whose Pods fail without ever being ready: `--tune failed-pod-backoff=true`.
+//! The back-off of sets whose Pods fail without becoming ready: `--tune failed-pod-backoff=true`.
 //!
-//! A node may turn a Pod away for good (`OutOfcpu`, `NodeAffinity`, `UnexpectedAdmissionError`, ...). Its replacement is made
-//! at once and may be turned away at once, thousands of times an hour (kubernetes/kubernetes#72593). Here failures come in
-//! rounds. The first failure begins the first round, and all of its Pods are replaced at once. A replacement that fails
-//! soon, too, begins the next round, and after each the set waits: a second, then twice as long each time, up to a minute.
-//! A Pod of the set that becomes ready ends the series.
+//! A node may reject a Pod for good (`OutOfcpu`, `NodeAffinity`, `UnexpectedAdmissionError`, ...). Its replacement is created at
+//! once and may be rejected at once, thousands of times an hour (kubernetes/kubernetes#72593). This back-off groups failures into
+//! rounds. The first failure starts the first round, whose Pods are all replaced at once. A replacement that fails soon starts
+//! the next round. After each further round the set waits: one second, then twice as long each time, up to a minute. A Pod of the
+//! set that becomes ready ends the series of rounds.
 //!
-//! A Pod that is over is not cached: what is seen is that a Pod is gone which was on a node, neither ready nor going away.
-//! Whoever deletes a Pod has it going away first, unless it is on no node yet, or force is used. Which Pods are replacements
-//! is known because a set makes Pods only once all it has made are seen: those that appear after it began to are its new
-//! ones. No clock but this process's own is looked at, and nothing is kept anywhere else: a successor begins anew.
+//! Finished Pods are not cached. A Pod therefore counts as failed if it disappears while it is assigned to a node, not ready and
+//! not terminating. A deleted Pod terminates first, unless it is on no node yet or its deletion is forced. A set creates Pods
+//! only after its cache shows all Pods created before, so every Pod that appears after the next creation is a replacement. Only
+//! the clock of this process is used. The state is kept in memory only, so a new leader starts without it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,32 +23,32 @@ use parking_lot::Mutex;
 
 use crate::snapshot::Failing;
 
-/// How long a set waits after the second round, the third, ...: without a failure before, and with more of them.
+/// Waiting times: the first entry applies after the second round, the next one after the third, and so on.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_mins(1), bucket: None };
-/// What a replacement fails within to begin another round. One that lasted longer than the longest wait has been a wait.
+/// A replacement that fails within this time starts another round. It equals the longest wait.
 const SOON: Duration = BACKOFF.max;
-/// After how long without another round a failure is the first one again.
+/// A failure this long after the start of the last round starts a new series.
 const FORGOTTEN: Duration = Duration::from_mins(5);
 
-/// The sets whose Pods fail, by their uids. Clones share them.
+/// The failing sets, by UID. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBackoff {
     sets: Arc<Mutex<HashMap<Uid, Series>>>,
     clock: Clock,
 }
 
-/// The failures of one set.
+/// The failures of one set since a Pod of it was last ready.
 #[derive(Debug)]
 struct Series {
-    /// How many Pods failed.
+    /// Number of failed Pods.
     pods: usize,
-    /// Its rounds so far.
+    /// Number of rounds so far; at least 1.
     rounds: u32,
-    /// When the last of them began.
+    /// When the last round started.
     since: Instant,
-    /// Whether Pods have been made in this round.
+    /// Whether the set has created Pods in this round.
     replacing: bool,
-    /// Those Pods, and when each was first seen.
+    /// The Pods created in this round, with the time at which each was first seen.
     replacements: HashMap<Uid, Instant>,
 }
 
@@ -71,7 +71,7 @@ impl Series {
         }
     }
 
-    /// How long no Pod is made from `now` on.
+    /// Returns the time from `now` until the next Pod may be created.
     fn left(&self, now: Instant) -> Duration {
         let wait = self.rounds.checked_sub(2).map_or(Duration::ZERO, |failures| BACKOFF.delay(failures));
         wait.saturating_sub(now.saturating_duration_since(self.since))
@@ -79,18 +79,18 @@ impl Series {
 }
 
 impl PodBackoff {
-    /// Nothing failed yet.
+    /// Returns a back-off without failures.
     pub(crate) fn new(clock: Clock) -> Self {
         Self { sets: Arc::default(), clock }
     }
 
-    /// A Pod of that set failed, as far as can be seen, and was not ready.
+    /// Records that a Pod of a set seems to have failed before it was ready.
     pub(crate) fn failed(&self, set: &Uid, pod: &Uid) {
         let now = self.clock.instant();
         self.sets.lock().entry(set.clone()).or_insert_with(|| Series::first(now)).failed(pod, now);
     }
 
-    /// A Pod of that set came that is not ready.
+    /// Records that an unready Pod of a set has appeared.
     pub(crate) fn appeared(&self, set: &Uid, pod: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set)
             && series.replacing
@@ -99,33 +99,33 @@ impl PodBackoff {
         }
     }
 
-    /// A Pod of that set is gone, or is about to be, and has not failed.
+    /// Records that a Pod of a set is gone, or about to be deleted, without a failure.
     pub(crate) fn gone(&self, set: &Uid, pod: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
             series.replacements.remove(pod);
         }
     }
 
-    /// The same of several Pods.
+    /// Records that several Pods of a set are about to be deleted.
     pub(crate) fn all_gone(&self, set: &Uid, pods: &[Uid]) {
         for pod in pods {
             self.gone(set, pod);
         }
     }
 
-    /// Pods of that set are about to be created: those that were before have all been seen.
+    /// Records that a set is about to create Pods; all Pods that it created before have been seen.
     pub(crate) fn replacing(&self, set: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
             series.replacing = true;
         }
     }
 
-    /// A Pod of that set became ready, or the set is gone: whatever failed before counts no more.
+    /// Drops the failures of a set, because one of its Pods became ready or the set is gone.
     pub(crate) fn forget(&self, set: &Uid) {
         self.sets.lock().remove(set);
     }
 
-    /// Why no Pod of that set is created now, and for how long; none if it may be.
+    /// Returns the back-off of a set; `None` if Pods may be created now.
     pub(crate) fn failing(&self, set: &Uid) -> Option<Failing> {
         let now = self.clock.instant();
         let sets = self.sets.lock();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     impl World {
-        /// One sync creates these Pods, and all of them are seen.
+        /// Plays one sync that creates these Pods, and the events of all of them.
         fn create(&self, pods: &[&str]) {
             self.backoff.replacing(&self.set);
             for pod in pods {
@@ -164,7 +164,7 @@ mod tests {
             }
         }
 
-        /// The Pods that failed, and the wait in milliseconds.
+        /// Returns the number of failed Pods and the wait in milliseconds.
         fn wait(&self) -> Option<(usize, u64)> {
             self.backoff
                 .failing(&self.set)
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_replacement_is_at_once_and_later_ones_wait_twice_as_long_each_time() {
+    async fn the_first_replacement_is_immediate_and_later_waits_double() {
         let w = world();
         w.create(&["0"]);
         w.fail(&["0"]);
@@ -192,30 +192,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_that_fail_together_are_one_round() {
+    async fn failures_at_the_same_time_are_one_round() {
         let w = world();
         w.create(&["a", "b", "c"]);
         w.fail(&["a", "b"]);
         w.create(&["d", "e"]);
         w.fail(&["c"]);
-        assert_eq!(w.wait(), None, "the third was no replacement");
+        assert_eq!(w.wait(), None, "the third Pod was not a replacement");
         w.fail(&["d", "e"]);
         assert_eq!(w.wait(), Some((5, 1000)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_appears_before_replacements_are_made_is_none() {
+    async fn a_pod_that_appears_before_the_next_creation_is_not_a_replacement() {
         let w = world();
         w.create(&["a"]);
         w.fail(&["a"]);
-        // Of the same sync as the first, and seen late.
+        // Created by the same sync as the first Pod, and seen late.
         w.backoff.appeared(&w.set, &Uid::new("b"));
         w.fail(&["b"]);
         assert_eq!(w.wait(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_replacement_that_lasts_begins_no_round() {
+    async fn a_replacement_that_fails_late_starts_no_round() {
         for (seconds, wait) in [(59, Some((2, 1000))), (60, None)] {
             let w = world();
             w.fail(&["a"]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_series_ends_with_a_pod_that_is_ready_and_with_time() {
+    async fn a_series_ends_with_a_ready_pod_or_after_five_minutes() {
         let w = world();
         let twice = || {
             w.fail(&["a"]);

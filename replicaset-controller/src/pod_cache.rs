@@ -1,4 +1,4 @@
-//! The Pods both loops of a process read: one watch, one cache.
+//! The cache of Pods, shared by the loops of both kinds.
 
 use std::ops::Deref;
 
@@ -14,8 +14,8 @@ use serde::Deserialize;
 
 use crate::kind::{Kind, ReplicaSets, ReplicationControllers};
 
-/// A Pod that may concern this crate: one that is not over, and that a ReplicaSet or ReplicationController controls, or
-/// nobody. All others are never cached.
+/// A Pod that may concern this crate: it has not finished, and its controller is a ReplicaSet or ReplicationController, or it has
+/// none. Other Pods are not cached.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct CachedPod(Pod);
@@ -34,7 +34,7 @@ impl From<Pod> for CachedPod {
 }
 
 impl CachedPod {
-    /// Its metadata.
+    /// Returns the metadata of the Pod.
     pub fn meta(&self) -> &Meta {
         &self.0.meta
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_that_concern_us_are_cached() {
+    fn only_unfinished_pods_of_sets_and_orphans_are_cached() {
         for (owner, phase, keep) in [
             (Some("ReplicaSet"), "Running", true),
             (Some("ReplicationController"), "Pending", true),

@@ -1,4 +1,4 @@
-//! Everything that one sync reads of the caches.
+//! The input of one sync of a set.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,71 +10,71 @@ use crate::{
     pod_cache::CachedPod,
 };
 
-/// A cached Pod.
+/// A Pod of the cache.
 pub type PodRef = Arc<CachedPod>;
 
-/// Everything one sync may look at.
+/// A set with its Pods at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The set.
+    /// The set from the cache.
     pub set: Arc<ReplicaSet>,
-    /// The set as an owner of Pods.
+    /// The owner reference and deletion state of the set.
     pub owner: Owner,
-    /// Its active Pods: kept, to be adopted, to be released.
+    /// The active Pods to keep, to adopt and to release.
     pub claims: Claims<PodRef>,
-    /// How many Pods it controls and selects that are going away.
+    /// Number of terminating Pods that the set controls and selects.
     pub terminating: usize,
-    /// Whether its namespace terminates: the server refuses every Pod.
+    /// Whether the namespace is terminating, so that the server refuses every Pod.
     pub terminating_namespace: bool,
-    /// Active Pods of the sets of its owner, or its own, by node; read only where Pods may have to be ranked.
+    /// Number of active Pods by node: of all sets with the same owner, or of this set. Filled only if Pods have to be ranked.
     pub colocated: BTreeMap<Text, usize>,
-    /// Why Pods may be neither created nor deleted now: something this process did is not seen yet.
+    /// Why Pods must be neither created nor deleted; `None` if the caches show all own writes.
     pub blocked: Option<Blocked>,
-    /// Why no Pod may be created for a while: those made before fail.
+    /// The back-off after failed Pods; `None` if Pods may be created.
     pub failing: Option<Failing>,
-    /// How far a sync may go.
+    /// Feature gates and tunes that affect decisions.
     pub limits: Limits,
-    /// The time of the sync.
+    /// Wall-clock time of the sync.
     pub now: Timestamp,
 }
 
-/// Why nothing is created or deleted for the time being.
+/// A reason to neither create nor delete Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// What is waited for.
+    /// The own writes that the caches do not show yet.
     pub why: String,
-    /// How long at most.
+    /// How long this reason lasts at most.
     pub at_most: Duration,
 }
 
-/// Pods fail without ever being ready (`--tune failed-pod-backoff=true`).
+/// The back-off of a set whose Pods fail without becoming ready (`--tune failed-pod-backoff=true`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// How many of them failed.
+    /// Number of failed Pods.
     pub pods: usize,
-    /// For how long no other is created.
+    /// Time until the next Pod may be created.
     pub left: Duration,
 }
 
-/// What the operator has set, as far as decisions depend on it.
+/// Values of feature gates and tunes, and of facts about the server, that affect decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most Pods one sync creates or deletes.
+    /// Maximum number of Pods that one sync creates or deletes.
     pub burst: usize,
-    /// Whether Pods may name the cost of their deletion (gate `PodDeletionCost`).
+    /// Whether the deletion cost of Pods is used (feature gate `PodDeletionCost`).
     pub deletion_cost: bool,
-    /// Whether the status counts terminating Pods (gate `DeploymentReplicaSetTerminatingReplicas`).
+    /// Whether the status counts terminating Pods (feature gate `DeploymentReplicaSetTerminatingReplicas`).
     pub counts_terminating: bool,
-    /// Whether the server was found not to keep that count: it goes along with every status, and alone is no reason for one.
+    /// Whether the server drops that count: it is written with other changes, but a change of the count alone causes no write.
     pub terminating_dropped: bool,
     /// Whether a sync waits until the caches show the statuses that this process wrote.
     pub reads_own_writes: bool,
-    /// Whether a Pod chosen to go lowers the count of its node for those that are chosen after it.
+    /// Whether a Pod chosen for deletion lowers the count of its node for the Pods chosen after it.
     pub reranks: bool,
 }
 
 impl Limits {
-    /// Whether a status is worth a write onto the stored one.
+    /// Returns whether `status` differs from `stored` enough to be written.
     pub fn worth_writing(&self, status: &Status, stored: &Status) -> bool {
         if self.terminating_dropped && status.terminating_replicas != stored.terminating_replicas {
             let others = Status { terminating_replicas: stored.terminating_replicas, ..status.clone() };

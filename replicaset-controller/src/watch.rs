@@ -1,4 +1,4 @@
-//! Which event brings which set to the queue.
+//! Handlers that map events to the keys of sets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,20 +14,20 @@ use common::{
 
 use crate::{kind::Kind, objects::Set, pod_backoff::PodBackoff, pod_cache::CachedPod};
 
-/// Turns events into keys. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
+/// Handlers of sets and Pods. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
 pub(crate) struct Watch<K: Kind> {
     pub(crate) queue: Queue<Key>,
     pub(crate) sets: Arc<Store<Set<K>>>,
     pub(crate) ledger: Ledger,
     pub(crate) refused: TerminatingNamespaces,
-    /// For how long changes are gathered that change no count of Pods.
+    /// Debounce of Pod changes that do not change the number of active Pods.
     pub(crate) batch: Duration,
-    /// Where failures of Pods are noted, if they are.
+    /// Receives the failures of Pods; `None` if the back-off is off.
     pub(crate) backoff: Option<PodBackoff>,
 }
 
 impl<K: Kind> Watch<K> {
-    /// Every event of a set brings it to the queue.
+    /// Enqueues the set of every event.
     pub(crate) fn on_set(&self, event: &Event<Set<K>>, origin: Origin) {
         if let Event::Deleted(set) = event {
             self.forget(&set.set().metadata.uid);
@@ -35,7 +35,7 @@ impl<K: Kind> Watch<K> {
         self.queue.add(event.meta().key(), priority(origin));
     }
 
-    /// Forgets what is remembered of a set that is gone.
+    /// Drops the memory of a deleted set.
     pub(crate) fn forget(&self, set: &Uid) {
         self.ledger.forget(set);
         self.refused.forget(set);
@@ -44,15 +44,15 @@ impl<K: Kind> Watch<K> {
         }
     }
 
-    /// An event of a Pod brings the set it belongs, or belonged, to; that of an orphan every set that may adopt it.
+    /// Enqueues the set that owns, or owned, a Pod. An orphan enqueues every set that may adopt it.
     ///
-    /// The first full set of Pods brings nothing: every set comes by itself at that time, and none before the Pods are
-    /// there.
+    /// The initial list of Pods enqueues nothing: the initial list of sets enqueues every set, and no sync starts before the Pods
+    /// have been listed.
     pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         if origin == Origin::Initial {
             return;
         }
-        // Before the key: its sync knows of the failure.
+        // The failure is recorded before the key is enqueued, so that the sync knows of the failure.
         if let Some(backoff) = &self.backoff {
             self.note(backoff, event, origin);
         }
@@ -65,9 +65,9 @@ impl<K: Kind> Watch<K> {
         }
     }
 
-    /// Tells the back-off what becomes of the Pods of a set.
+    /// Reports a change of a Pod to the back-off of its set.
     ///
-    /// What is missing from a later full set may have failed or been deleted: nobody knows, and it has not failed.
+    /// A Pod that is missing from a later list may have failed or been deleted; it does not count as failed.
     fn note(&self, backoff: &PodBackoff, event: &Event<CachedPod>, origin: Origin) {
         let Some(set) = owner_of(&self.sets, event.meta()) else { return };
         let (set, pod) = (&set.set().metadata.uid, &event.meta().uid);
@@ -130,7 +130,7 @@ impl<K: Kind> Watch<K> {
     }
 }
 
-/// Whether a Pod has kept its controller.
+/// Returns whether both versions of a Pod have the same controller.
 fn is_same_owner(old: &CachedPod, new: &CachedPod) -> bool {
     old.meta().controller() == new.meta().controller()
 }

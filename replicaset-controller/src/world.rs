@@ -1,4 +1,4 @@
-//! Builders for tests: a set, its Pods, and what a sync sees of them.
+//! Builders for unit tests: a set, its Pods, and the snapshot of a sync.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,12 +22,12 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// A time before [`now`].
+/// Returns the time `seconds` before [`now`].
 pub(crate) fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-/// A set named `web` that selects `app=web`.
+/// Returns a set named `web` that selects `app=web`.
 pub(crate) fn web(replicas: usize) -> Value {
     json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u-web", "generation": 1, "resourceVersion": "5"},
@@ -40,11 +40,11 @@ pub(crate) fn read(object: &Value) -> Arc<ReplicaSet> {
     Arc::clone(serde_json::from_str::<Set<ReplicaSets>>(&object.to_string()).unwrap().set())
 }
 
-/// A Pod under construction.
+/// A Pod under construction, as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBuilder(pub(crate) Value);
 
-/// A ready Pod of `web` on a node, an hour old.
+/// Returns a ready Pod of `web` on a node, one hour old.
 pub(crate) fn pod(name: &str) -> PodBuilder {
     let owner =
         json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u-web", "controller": true});
@@ -107,7 +107,7 @@ impl PodBuilder {
     }
 }
 
-/// What a sync sees, under construction.
+/// A set with its Pods, from which tests build a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) set: Value,
@@ -138,7 +138,7 @@ pub(crate) fn world(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>)
     }
 }
 
-/// That many Pods, ready for an hour.
+/// Returns `count` Pods that have been ready for an hour.
 pub(crate) fn pods(count: usize) -> impl Iterator<Item = PodBuilder> {
     (0..count).map(|n| pod(&format!("web-{n:05}")))
 }

@@ -1,5 +1,6 @@
-//! Sets with every number and every list at its limit, and beyond: what deciding about them costs. A process of its own, because
-//! it measures memory.
+//! The memory cost of decisions about sets whose numbers and lists are at their limits or beyond.
+//!
+//! These tests need a process of their own, because they measure its memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -20,18 +21,18 @@ use replicaset_controller::{
 use sandbox::memory::Limit;
 use serde_json::{Value, json};
 
-/// Counts what is allocated, and refuses what is too much.
+/// Counts allocations, and fails those beyond a limit.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What deciding may allocate for each byte of the object and its Pods.
+/// Bytes in use at one time that a decision may need for each byte of the set and its Pods.
 const EACH_BYTE: usize = 32;
-/// What deciding may allocate besides.
+/// Bytes in use at one time that a decision may need in addition.
 const BESIDES: usize = 256 << 10;
-/// What reading, deciding and explaining may allocate in all for each byte, given back or not. Work that grows with a number of a
-/// specification allocates more.
+/// Bytes that decoding, deciding and explaining may allocate in total for each byte, including freed memory. Work in proportion
+/// to a number in a spec would exceed this limit.
 const TOTAL_EACH_BYTE: usize = 40;
-/// What they may allocate in all besides.
+/// Bytes that they may allocate in total in addition.
 const TOTAL_BESIDES: usize = 320 << 10;
 
 const BURST: usize = 500;
@@ -50,7 +51,7 @@ fn number() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Whether servers accept the number.
+/// Returns whether API servers accept the number.
 fn is_valid(number: &Value) -> bool {
     number.as_i64().is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n))
 }
@@ -135,7 +136,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn a_set_costs_what_it_and_its_pods_are_long(set in set(), pods in pods()) {
+    fn the_cost_of_a_set_depends_on_the_length_of_its_objects(set in set(), pods in pods()) {
         let text = set.to_string();
         let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
         let before = ALLOCATOR.total_allocated();

@@ -1,4 +1,4 @@
-//! What a cached Pod costs, measured: a process of its own, so that nothing else moves its memory.
+//! The memory of a cached Pod. A process of its own, so that no other test changes the measured memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -8,7 +8,8 @@ use serde_json::json;
 
 const PODS: usize = 20_000;
 
-/// A Pod as a real server sends it: two containers, probes, volumes, tolerations, conditions, statuses, managed fields.
+/// Returns a Pod with the fields of a real server: two containers, probes, volumes, tolerations, conditions, statuses, managed
+/// fields.
 fn template() -> String {
     let container = |name: &str| {
         json!({"name": name, "image": format!("registry.example.com/team/{name}:v1.2.3"), "imagePullPolicy": "IfNotPresent",
@@ -56,7 +57,7 @@ fn pod(template: &str, at: usize) -> CachedPod {
     pod
 }
 
-/// Resident memory of this process in bytes, where the system tells.
+/// Returns the resident memory of this process in bytes, if the operating system reports it.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -67,7 +68,7 @@ fn resident() -> Option<u64> {
 fn a_cached_pod_costs_less_than_a_kilobyte() {
     let template = template();
     let store = Store::<CachedPod>::default();
-    // Whatever is allocated once is there already.
+    // Allocate first what the process allocates only once.
     store.fill(vec![pod(&template, 0)], Version::parse("1"));
     let Some(before) = resident() else { return };
     store.fill((0..PODS).map(|at| pod(&template, at)).collect(), Version::parse("200000"));

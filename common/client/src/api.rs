@@ -1,8 +1,8 @@
-//! Requests to the API server, and the one place where their errors are classed.
+//! Requests to the API server, and the single place where their errors are classed.
 //!
-//! [`Api`] is a thin layer over `kube::Client`: paths, field manager, the leadership gate before every write, the client-side
-//! rate limit, `Retry-After`, and errors that say whether a write may have happened. Bodies are JSON going out and bytes
-//! coming back, in the format that the caller accepts; callers decode what they read of them.
+//! [`Api`] is a thin layer over `kube::Client`. It adds paths, the field manager, the leadership gate before every write, the
+//! client-side rate limit, `Retry-After`, and errors that say whether a write may have happened. Request bodies are JSON.
+//! Answers are bytes in a format that the caller accepts and decodes.
 
 mod answer;
 mod call;
@@ -28,58 +28,57 @@ pub use metrics::Requests;
 pub use stream::{Format, Frames};
 pub use throttle::Throttle;
 
-/// How long a request other than a watch may take before its outcome is given up as unknown. A server ends requests itself
-/// after a minute.
+/// Timeout of a request other than a watch, after which its outcome is unknown. A server itself ends requests after a minute.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
-/// How often a request is sent again because the server said when to. Upstream: client-go `maxRetries`.
+/// Maximum number of retries that a server can ask for with `Retry-After`. Upstream: client-go `maxRetries`.
 const MAX_RETRIES: u32 = 10;
-/// The longest wait that a server is granted with `Retry-After`. An API server asks for seconds; one that asks for a day is
-/// broken, and must not hold a worker for a day. Upstream waits for whatever is said.
+/// Upper limit of the wait that a server asks for with `Retry-After`. API servers ask for seconds. A broken server that asks
+/// for a day must not hold up a worker for a day. Upstream waits as long as the server asks for.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
-/// The longest answer about one object, and other than a list. An object has at most a few MB in any server.
+/// Size limit in bytes of an answer that is not a list. An object has at most a few MB in any server.
 const MAX_ANSWER: usize = 32 << 20;
-/// The longest list, or page of one, that is read at once: some 100,000 Pods.
+/// Size limit in bytes of a list, or of a page: some 100,000 Pods.
 const MAX_LIST: usize = 1 << 30;
-/// The manager of the fields we write: upstream's name, so that a hand-over leaves no second owner of the same fields.
+/// Field manager of all writes. It is upstream's, so that a hand-over leaves no second owner of the same fields.
 pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
-/// What one attempt of a request is counted as.
+/// Measurements of one attempt of a request, for metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
-    /// HTTP method.
+    /// HTTP method, such as `GET`.
     pub method: &'a str,
-    /// HTTP status, none without a response.
+    /// HTTP status code; `None` without a response.
     pub code: Option<u16>,
-    /// Bytes sent.
+    /// Size of the request body in bytes.
     pub sent: usize,
-    /// Which attempt this was, from 0.
+    /// Number of the attempt, from 0.
     pub attempt: u32,
-    /// Whether it opened a watch.
+    /// Whether the request opened a watch.
     pub watch: bool,
 }
 
-/// Is told of every request and every attempt, for metrics.
+/// Receives the measurements of requests and attempts, for metrics.
 pub trait Observer: Send + Sync {
-    /// An attempt has ended (a watch: has been opened).
+    /// Called at the end of each attempt, or when a watch has been opened.
     fn observed(&self, observation: Observation<'_>);
-    /// A request other than a watch is over. `took` is all of it, with every wait and every attempt; `received` is the size of
-    /// the last answer, if one came.
+    /// Called at the end of each request other than a watch. `took` includes all waits and attempts. `received` is the size
+    /// of the last answer; `None` if none came.
     fn finished(&self, _method: &str, _took: Duration, _received: Option<usize>) {}
-    /// An attempt waited this long for the client-side rate limit.
+    /// Called before each attempt under a client-side rate limit, with the time that the attempt waited for it.
     fn throttled(&self, _method: &str, _waited: Duration) {}
 }
 
-/// Nobody observes.
+/// An observer that ignores all measurements.
 impl Observer for () {
     fn observed(&self, _observation: Observation<'_>) {}
 }
 
-/// The kind of a patch.
+/// Format of the body of a PATCH request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patch {
-    /// RFC 7386.
+    /// JSON merge patch, RFC 7386.
     Merge,
-    /// Kubernetes' strategic merge patch, for built-in kinds.
+    /// Strategic merge patch of Kubernetes, for built-in kinds only.
     Strategic,
 }
 
@@ -92,23 +91,23 @@ impl Patch {
     }
 }
 
-/// Options of a DELETE.
+/// Options of a DELETE request.
 #[derive(Clone, Debug, Default)]
 pub struct Delete {
-    /// Delete only the object with this uid (409 otherwise).
+    /// UID precondition: the server answers 409 if the object has another UID.
     pub uid: Option<Uid>,
-    /// Delete only this version of the object (409 otherwise).
+    /// Version precondition: the server answers 409 if the object has another `resourceVersion`.
     pub version: Option<Version>,
-    /// `Background`, `Foreground` or `Orphan`; the server's default otherwise.
+    /// `propagationPolicy`: `Background`, `Foreground` or `Orphan`; `None` for the server's default.
     pub propagation: Option<&'static str>,
-    /// Grace period; the object's own otherwise.
+    /// `gracePeriodSeconds`; `None` for the grace period of the object.
     pub grace_seconds: Option<i64>,
 }
 
-/// What a reply to a write tells of the object it left behind.
+/// The part of the answer to a write that identifies the written object.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 pub struct Written {
-    /// Its metadata.
+    /// `metadata` after the write, with the new `resourceVersion`.
     #[serde(default)]
     pub metadata: crate::meta::Meta,
 }
@@ -133,7 +132,7 @@ struct Inner {
 }
 
 impl Api {
-    /// A client that writes only while `gate` is open.
+    /// Creates a client that writes only while `gate` is open.
     pub fn new(client: kube::Client, clock: Clock, gate: Gate, user_agent: &str) -> Self {
         let inner = Inner {
             client,
@@ -149,43 +148,43 @@ impl Api {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The same client with a client-side rate limit.
+    /// Sets the client-side rate limit; `None` for no limit.
     #[must_use]
     pub fn with_throttle(self, throttle: Option<Throttle>) -> Self {
         self.with(|inner| inner.throttle = throttle)
     }
 
-    /// The same client, observed.
+    /// Sets the observer of all requests.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         self.with(|inner| inner.observer = observer)
     }
 
-    /// The same client; what it writes is noted there.
+    /// Sets the record to which all writes are added.
     #[must_use]
     pub fn with_writes(self, writes: Writes) -> Self {
         self.with(|inner| inner.writes = writes)
     }
 
-    /// The same client in a process of that pace.
+    /// Sets the pace of the process, which does not sleep while a request is in flight.
     #[must_use]
     pub fn with_pace(self, pace: Pace) -> Self {
         self.with(|inner| inner.pace = pace)
     }
 
-    /// The same client, whose informers ask for that format wherever a kind has it.
+    /// Sets the format that informers request for kinds that support it.
     #[must_use]
     pub fn with_preferred_format(self, format: Format) -> Self {
         self.with(|inner| inner.preferred = format)
     }
 
-    /// The same client behind another gate.
+    /// Replaces the gate that all writes pass.
     #[must_use]
     pub fn with_gate(self, gate: Gate) -> Self {
         self.with(|inner| inner.gate = gate)
     }
 
-    /// The same client under another user agent.
+    /// Replaces the `User-Agent` header of all requests.
     #[must_use]
     pub fn with_user_agent(self, user_agent: &str) -> Self {
         self.with(|inner| user_agent.clone_into(&mut inner.user_agent))
@@ -196,44 +195,44 @@ impl Api {
         self
     }
 
-    /// The clock this client waits by.
+    /// Returns the clock for waits and measurements.
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
     }
 
-    /// The gate this client writes through.
+    /// Returns the gate that all writes pass.
     pub fn gate(&self) -> &Gate {
         &self.inner.gate
     }
 
-    /// The format that informers ask for wherever a kind has it.
+    /// Returns the format that informers request for kinds that support it.
     pub fn preferred_format(&self) -> Format {
         self.inner.preferred
     }
 
-    /// The pace of the process.
+    /// Returns the pace of the process, which does not sleep while a request is in flight.
     pub fn pace(&self) -> &Pace {
         &self.inner.pace
     }
 
-    /// Reads one object, live.
+    /// Reads one object from the server, as JSON.
     pub async fn get(&self, target: Target<'_>) -> Result<Bytes, Error> {
         self.read(&target.path(), "application/json").await
     }
 
-    /// Reads any path.
+    /// Reads any path. `accept` is the `Accept` header.
     pub async fn read(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
         self.call(Call::get(path.to_owned(), accept)).await
     }
 
-    /// Reads a collection; `query` is already encoded.
+    /// Reads a collection, as JSON. `query` must be encoded already.
     pub async fn list(&self, resource: Resource, namespace: &str, query: &str) -> Result<Bytes, Error> {
         self.call(Call::list(resource, namespace, query, "application/json")).await
     }
 
-    /// Opens a watch; `query` is already encoded and contains `watch=true`. Each frame of the stream is one event.
+    /// Opens a watch. `query` must be encoded already and contain `watch=true`. Each frame of the stream is one event.
     ///
-    /// Watches pass the rate limit freely and are never cut by the client.
+    /// The rate limit does not apply to watches, and the client never ends one.
     pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Frames, Error> {
         let path = with_query(resource.path(namespace, "", ""), query);
         let request = self.request(&Method::GET, &path, accept, None)?;
@@ -250,17 +249,17 @@ impl Api {
         Err(refused.err().unwrap_or_else(|| Error::Lost("watch: unexpected answer".to_owned())))
     }
 
-    /// Creates an object.
+    /// Creates an object from `body`, which is sent as JSON.
     pub async fn create<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
         self.call(Call::create(target, encode(body)?)).await
     }
 
-    /// Replaces an object; its `resourceVersion` is the precondition.
+    /// Replaces an object. The `resourceVersion` in `body` is the precondition.
     pub async fn replace<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
         self.call(Call::replace(target, encode(body)?)).await
     }
 
-    /// Patches an object.
+    /// Patches an object with `body`, in the format `kind`.
     pub async fn patch<B: Serialize + ?Sized>(
         &self,
         target: Target<'_>,
@@ -270,20 +269,20 @@ impl Api {
         self.call(Call::patch(target, kind, encode(body)?)).await
     }
 
-    /// Deletes an object.
+    /// Deletes an object under the preconditions in `options`.
     pub async fn delete(&self, target: Target<'_>, options: &Delete) -> Result<Bytes, Error> {
         self.call(Call::delete(target, options)?).await
     }
 
-    /// Makes a call, again for as long as the server says when to come back, and notes what it wrote.
+    /// Sends a call, retries it as often as the server asks for, and records the write.
     ///
-    /// A wait ends early, with the server's answer as the error, when the process is told to stop and when a write has lost
-    /// its leader: a lease is released only once nobody waits.
+    /// A wait ends early, with the server's answer as the error, when the process shuts down, or when a write loses the
+    /// leadership. The Lease is released only after all waits have ended.
     pub async fn call(&self, call: Call<'_>) -> Result<Bytes, Error> {
         self.call_for(call).await.map(|(_, body)| body)
     }
 
-    /// Makes a call, as [`Api::call`] does, and says in which format the answer is.
+    /// Sends a call, as [`Api::call`] does, and returns the format of the answer with its body.
     pub async fn call_for(&self, call: Call<'_>) -> Result<(Format, Bytes), Error> {
         let _awaited = self.inner.pace.work();
         let started = self.inner.clock.instant();
@@ -303,7 +302,7 @@ impl Api {
             }
         };
         let now = self.inner.clock.instant();
-        // What was never meant to be sent is no request.
+        // A write that the gate stopped was never sent, and is not measured.
         if !matches!(result, Err(Error::NotLeader)) {
             self.inner.observer.finished(call.method.as_str(), now - started, received);
         }
@@ -315,7 +314,8 @@ impl Api {
         result
     }
 
-    /// Waits, and says whether that was to the end: not if the process stops, or a write lost its leader.
+    /// Waits, and returns whether the full time has passed. The wait ends early if the process shuts down, or if a write
+    /// loses the leadership.
     async fn wait(&self, duration: Duration, writes: bool) -> bool {
         let gate = &self.inner.gate;
         tokio::select! {
@@ -332,16 +332,17 @@ impl Api {
         if let Some(throttle) = &inner.throttle {
             let wait = throttle.reserve(inner.clock.instant());
             if !wait.is_zero() && !self.wait(wait, writes).await {
-                return Err(Error::Unsent("the process stops: the request did not wait for the rate limit".to_owned()));
+                return Err(Error::Unsent("shutting down: the request did not wait for the rate limit".to_owned()));
             }
             inner.observer.throttled(call.method.as_str(), wait);
         }
         let sent = call.body.as_ref().map_or(0, |(_, body)| body.len());
         let request = self.request(&call.method, &call.path, call.accept, call.body.clone())?;
-        // The last thing before the request leaves: a write by who no longer leads must not be sent.
+        // Checked last, immediately before the request is sent: a process that is no longer the leader must not write.
         if writes && !inner.gate.is_open() {
             return Err(Error::NotLeader);
         }
+        let in_flight = inner.pace.request();
         let exchange = async {
             let response = inner.client.send(request).await.map_err(Error::transport)?;
             let code = response.status().as_u16();
@@ -349,7 +350,7 @@ impl Api {
         };
         let answer = tokio::select! {
             biased;
-            () = inner.gate.closed(), if writes => return Err(Error::Lost("leadership was lost while the request was on its way".to_owned())),
+            () = inner.gate.closed(), if writes => return Err(Error::Lost("leadership was lost while the request was in flight".to_owned())),
             answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange) => answer
                 .unwrap_or_else(|_| Err(Error::Lost(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs())))),
         };
@@ -360,6 +361,7 @@ impl Api {
             attempt,
             watch: false,
         });
+        drop(in_flight);
         answer.and_then(|(_, read)| read)
     }
 
@@ -392,7 +394,7 @@ pub fn escape(value: &str) -> String {
     for byte in value.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
-            // Writing into a string cannot fail.
+            // A write into a string cannot fail.
             _ => drop(write!(out, "%{byte:02X}")),
         }
     }

@@ -1,21 +1,21 @@
-//! Requests of one sync: many at once, and slowly at first where they may fail.
+//! Concurrent requests of one sync: all of them up to a limit, or in batches that double in size (slow start).
 
 use futures::{StreamExt as _, stream};
 
-/// How many requests of one sync are under way at once.
+/// Maximum number of concurrent requests of one sync.
 pub const IN_FLIGHT: usize = 100;
 
-/// Makes the calls, `in_flight` of them at the same time, and returns their results in the order of the calls.
+/// Awaits all `calls`, at most `in_flight` of them at the same time, and returns the results in the order of the calls.
 pub async fn all_within<F: Future>(in_flight: usize, calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    // Collected first, because a stream over a borrowing iterator is not general enough to be sent.
+    // The calls are collected first, because the compiler cannot prove that a stream over a borrowing iterator is `Send`.
     let calls: Vec<F> = calls.into_iter().collect();
     stream::iter(calls).buffered(in_flight).collect().await
 }
 
-/// The size of the first batch, as upstream's `SlowStartInitialBatchSize`.
+/// Number of calls in the first batch. Upstream: `SlowStartInitialBatchSize`.
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
-/// The batches of one run over a number of calls: 1, 2, 4, ... and at last what remains.
+/// Iterator over the batch sizes of a slow start: 1, 2, 4, ..., with the remainder last.
 ///
 /// The caller awaits each batch and drops the iterator after the first batch with an error. Upstream:
 /// `pkg/controller/replicaset`, `slowStartBatch`.
@@ -26,18 +26,18 @@ pub struct SlowStart {
     most: usize,
 }
 
-/// The batches over `count` calls.
+/// Returns the batch sizes for `count` calls, beginning with [`SLOW_START_INITIAL_BATCH_SIZE`].
 pub fn slow_start(count: usize) -> SlowStart {
     SlowStart { remaining: count, next: SLOW_START_INITIAL_BATCH_SIZE, most: usize::MAX }
 }
 
-/// All calls in one batch.
+/// Returns one batch with all `count` calls.
 pub fn at_once(count: usize) -> SlowStart {
     SlowStart { next: usize::MAX, ..slow_start(count) }
 }
 
 impl SlowStart {
-    /// The same, with no batch larger than that.
+    /// Limits each batch to `most` calls; 0 counts as 1.
     #[must_use]
     pub fn at_most(mut self, most: usize) -> Self {
         self.most = most.max(1);
@@ -85,7 +85,8 @@ mod tests {
         assert_eq!((at_once(0).next(), at_once(700).collect::<Vec<_>>()), (None, vec![700]));
     }
 
-    /// Calls made, successes and calls to be lowered, of a run that stops after the first failing batch.
+    /// Runs a slow start that stops after the first failing batch. Returns the calls made, the successes, and the calls
+    /// without a success.
     fn run(wanted: usize, fails: impl Fn(usize) -> bool) -> (usize, usize, usize) {
         let (mut made, mut successes) = (0, 0);
         for batch in slow_start(wanted) {

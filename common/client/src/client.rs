@@ -1,8 +1,8 @@
-//! The way to the API server: which one, as whom, and over what.
+//! Connections to the API server: its address, the credentials, and the transport.
 //!
-//! [`load`] reads the configuration, [`connect`] builds a client over our own connections ([`connection`]): HTTP/2 with pings, so
-//! that a connection that died silently is noticed within a minute, and HTTP/1.1 where there is nothing better. Nothing is
-//! retried here and nothing is compressed.
+//! [`load`] reads the configuration, and [`connect`] builds a client over our own connections ([`connection`]): HTTP/2 with
+//! pings, so that a dead connection is noticed within a minute, and HTTP/1.1 if the server does not support HTTP/2. This
+//! module retries nothing and compresses nothing.
 
 mod certificate;
 mod connection;
@@ -26,16 +26,16 @@ use tower::{BoxError, Service, ServiceBuilder, service_fn};
 use crate::version;
 pub use connections::Connections;
 
-/// Where the API server is to be found.
+/// Flags that name the API server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `--kubeconfig`
+    /// `--kubeconfig`: path of the kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: overrides the server of the kubeconfig.
+    /// `--master`: URL of the server, which overrides the one in the kubeconfig.
     pub master: Option<String>,
 }
 
-/// Why there is no client, or no connection: nothing was sent.
+/// Why a client could not be built or could not connect. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
@@ -46,7 +46,7 @@ impl Error {
     }
 }
 
-/// A text about an error, followed by what caused the error, without repeating itself.
+/// Appends the causes of `error` to `text`, except those that it already contains.
 pub(crate) fn with_causes(mut text: String, error: &(dyn std::error::Error + 'static)) -> String {
     for cause in std::iter::successors(error.source(), |cause| cause.source()) {
         let part = cause.to_string();
@@ -57,7 +57,7 @@ pub(crate) fn with_causes(mut text: String, error: &(dyn std::error::Error + 'st
     text
 }
 
-/// Reads the configuration: the kubeconfig, the server alone, or what a Pod finds in its cluster.
+/// Loads the configuration from the kubeconfig, from the URL of the server alone, or from the environment of a Pod.
 pub async fn load(options: &Options) -> Result<Config, Error> {
     let master = options.master.as_deref().filter(|m| !m.is_empty()).map(server).transpose()?;
     let mut config = match (&options.kubeconfig, &master) {
@@ -68,10 +68,10 @@ pub async fn load(options: &Options) -> Result<Config, Error> {
         (None, None) => {
             if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
                 return Err(Error(
-                    "no API server to talk to: give --kubeconfig or --master, or run inside a cluster".to_owned(),
+                    "no API server is configured: give --kubeconfig or --master, or run inside a cluster".to_owned(),
                 ));
             }
-            Config::incluster_env().map_err(|e| Error::new("cannot use the cluster's own configuration", &e))?
+            Config::incluster_env().map_err(|e| Error::new("cannot use the in-cluster configuration", &e))?
         }
     };
     if let Some(master) = master {
@@ -86,12 +86,13 @@ async fn from_file(path: &Path) -> Result<Config, BoxError> {
     let authority = authority_file(&kubeconfig);
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     check_authority(&config)?;
-    // A file that is replaced is read anew; kube does that by itself only inside a cluster.
+    // With this path, a replaced file is read again. Only inside a cluster does kube set the path itself.
     config.root_cert_file = authority;
     Ok(config)
 }
 
-/// The file with the certificate authority of the cluster that is used. Data in the kubeconfig itself goes first.
+/// Returns the file with the certificate authority of the current cluster; `None` if the kubeconfig contains the certificates
+/// as data.
 fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     let name = kubeconfig.current_context.as_deref()?;
     let context = kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()?;
@@ -100,12 +101,12 @@ fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     cluster.certificate_authority_data.as_ref().is_none_or(String::is_empty).then(|| file.into())
 }
 
-/// Whether the server can be trusted at all: an authority without a usable certificate would be noticed only with the first
-/// connection, and again with every other.
+/// Checks that the certificate authority has usable certificates. Otherwise, only the first connection would fail, and then
+/// each further one.
 fn check_authority(config: &Config) -> Result<(), String> {
     let Some(certificates) = &config.root_cert else { return Ok(()) };
     if certificates.is_empty() {
-        return Err("its certificate authority holds no certificate".to_owned());
+        return Err("its certificate authority contains no certificate".to_owned());
     }
     let mut roots = rustls::RootCertStore::empty();
     for certificate in certificates {
@@ -116,7 +117,7 @@ fn check_authority(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// The server a user named; a bare `host:port` is plain HTTP, as upstream takes it.
+/// Parses the value of `--master`. As upstream, a bare `host:port` means plain HTTP.
 fn server(text: &str) -> Result<http::Uri, Error> {
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let uri: http::Uri = text.parse().map_err(|e| Error::new(format!("cannot use --master {text}"), &e))?;
@@ -126,21 +127,21 @@ fn server(text: &str) -> Result<http::Uri, Error> {
     }
 }
 
-/// `host:port` of the server, as metrics name it.
+/// Returns `host:port` of the server, the value of the label `host` of metrics.
 pub fn host(config: &Config) -> String {
     let uri = &config.cluster_url;
     let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
     format!("{}:{port}", uri.host().unwrap_or_default())
 }
 
-/// Builds a client with connections of its own. Nothing is sent yet.
+/// Builds a client with its own connections. Sends nothing yet.
 ///
-/// Must be called inside a tokio runtime. Runs the kubeconfig's exec plugin, if there is one.
+/// Must be called within a tokio runtime. Runs the exec plugin of the kubeconfig, if there is one.
 pub fn connect(config: &Config) -> Result<kube::Client, Error> {
     Ok(kube::Client::new(stack(config, connection::Patience::usual())?, config.default_namespace.clone()))
 }
 
-/// How requests get to the API server of a configuration, over connections of their own.
+/// Builds the service that authenticates requests and sends them over its own connections.
 fn stack(
     config: &Config,
     patience: connection::Patience,
@@ -155,21 +156,21 @@ fn stack(
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_request(|mut request: Request<Body>| {
-            // Newer servers compress every event of a watch by itself, which costs both sides more than it saves.
+            // Newer servers compress each event of a watch separately, which costs both sides more than it saves.
             request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             request
         })
         .service(service_fn(move |request| Arc::clone(&wire).send(request))))
 }
 
-/// What requests of one client are signed with:
-/// `replicaset-controller/v0.1.0 (linux/amd64) kubernetes/0a1b2c3/replicaset-controller`.
+/// Returns the `User-Agent` header of a client, for example `replicaset-controller/v0.1.0 (linux/amd64)
+/// kubernetes/0a1b2c3/replicaset-controller`.
 ///
 /// Upstream: `rest.DefaultKubernetesUserAgent` with the client's name.
 pub fn user_agent(client_name: &str) -> String {
     let program = std::env::args().next().unwrap_or_default();
     let program = program.rsplit('/').next().filter(|p| !p.is_empty()).unwrap_or("unknown");
-    // A header holds no control characters and nothing beyond ASCII.
+    // A header value contains only printable ASCII characters.
     let program: String = program.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
     let v = version::VERSION;
     let number = version::program();
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_agent_says_who_asks() {
+    fn a_user_agent_names_the_client_and_the_platform() {
         let agent = user_agent("job-controller");
         assert!(
             agent.ends_with("/job-controller") && agent.contains(" kubernetes/") && agent.contains("linux/"),
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_used_is_named_in_one_line() {
+    async fn an_unusable_configuration_is_reported_in_one_line() {
         let directory = std::env::temp_dir().join(format!("nonet-client-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let file = |name: &str, text: &str| {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_authority_in_a_file_is_followed() {
+    async fn the_file_of_a_certificate_authority_is_read_again() {
         let directory = std::env::temp_dir().join(format!("nonet-authority-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap().cert.pem();

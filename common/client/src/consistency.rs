@@ -1,13 +1,13 @@
-//! Read your own writes: a sync never decides on a cache that has not seen what this process wrote before.
+//! Read your own writes: a sync never decides on a cache that does not show the earlier writes of this process.
 //!
-//! After each write the owner's record holds what the cache must show: the version of the write, the disappearance of what
-//! was deleted, and, where an answer was lost, a child nobody knows yet. As long as something is missing the owner's sync
-//! waits ([`Behind`]). It cannot wait for ever: any list, bookmark or event of the resource moves the cache on, a deletion
-//! is judged by the cache itself (also if it was seen before the answer), and after the time-out the record is dropped.
+//! After each write, the record of the owner holds what the cache must show: the version of the write, the disappearance of a
+//! deleted object, and, if an answer was lost, the appearance of an unknown child. While something is missing, the sync of
+//! the owner waits ([`Behind`]). Every wait ends: each list, bookmark or event of the resource advances the cache, a deletion
+//! is checked in the cache itself (so it may appear before the answer), and the record is dropped after a timeout.
 //!
-//! Upstream has two mechanisms: expectations (counts, which a foreign Pod satisfies) and, since 1.36, the consistency store
-//! of four controllers. This one does the work of both, by identity. Upstream: `pkg/controller/util/consistency`,
-//! `ControllerExpectations`.
+//! Upstream has two mechanisms: expectations (counts, which an unrelated Pod can satisfy) and, since 1.36, the consistency
+//! store of four controllers. The ledger does the work of both, and identifies each object. Upstream:
+//! `pkg/controller/util/consistency`, `ControllerExpectations`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,25 +24,25 @@ use crate::{
 
 /// How long a create whose answer was lost may still take effect: a server ends requests after a minute.
 const LOST_CREATE: Duration = Duration::from_secs(65);
-/// How long an owner waits for the newer version of a child after a write was refused with a conflict. The version is usually
-/// there within milliseconds. The time only passes if watches lag, or if the conflict was about something else.
+/// How long an owner waits for the newer version of a child after the server refused a write with a conflict. The version
+/// usually arrives within milliseconds. The full time passes only if the watch lags, or if the conflict had another cause.
 const CONFLICT: Duration = Duration::from_secs(5);
-/// How long an owner that the server no longer has waits for its cache to show that. Until then the cache would have it create
-/// children, which the garbage collector deletes, again and again.
+/// How long a deleted owner waits for its cache to show the deletion that the server has reported. Until then, its syncs
+/// would create children again and again, which the garbage collector deletes.
 const GONE: Duration = Duration::from_secs(60);
-/// How soon such an owner looks at the cache again. No event need bring it: that of a child which another owner has taken
-/// concerns only that one.
+/// Interval at which an owner with conflicts checks the cache again. It cannot rely on an event: if another owner has adopted
+/// the child, the event of the child enqueues only the new owner.
 const CONFLICT_CHECK: Duration = Duration::from_millis(200);
 
-/// A cache, as far as a ledger asks.
+/// The view of a cache that a [`Ledger`] needs.
 pub trait Cache {
-    /// What it caches.
+    /// Returns the resource of the cached objects.
     fn resource(&self) -> Resource;
-    /// The version it has caught up with.
+    /// Returns the newest version that the cache has reached.
     fn version(&self) -> Version;
-    /// Whether it shows that object, with no deletion requested.
+    /// Whether the cache shows the object with this UID, and the object is not terminating.
     fn shows_live(&self, namespace: &str, name: &str, uid: &Uid) -> bool;
-    /// Whether it shows that object at exactly this version.
+    /// Whether the cache shows the object with this UID at exactly this version.
     fn shows_version(&self, namespace: &str, name: &str, uid: &Uid, version: Version) -> bool;
 }
 
@@ -64,47 +64,46 @@ impl<K: Object> Cache for Store<K> {
     }
 }
 
-/// What an owner still waits to see.
+/// The reason why an owner has to wait: a write of this process that its caches do not show yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Behind {
     /// The cache has not reached the version of a write.
     #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
     Write {
-        /// The resource written.
+        /// Resource that was written.
         resource: Resource,
-        /// Version of the write.
+        /// `resourceVersion` that the write produced.
         written: Version,
-        /// Version of the cache.
+        /// `resourceVersion` that the cache has reached.
         read: Version,
     },
-    /// Children have changed on the server since the version that the cache shows, or the object itself is gone: a write to
-    /// them was refused.
+    /// The server refused writes to stale children, or no longer has the owner itself.
     #[error("{count} {resource} have changed or are gone since the version in the cache")]
     Conflicts {
-        /// Their resource.
+        /// Resource of the stale objects.
         resource: Resource,
-        /// How many.
+        /// Number of stale objects.
         count: usize,
     },
-    /// Deleted children still look alive.
-    #[error("{count} deleted {resource} still look alive in the cache")]
+    /// The cache shows deleted children as not terminating.
+    #[error("{count} deleted {resource} are not terminating in the cache yet")]
     Deletes {
-        /// Their resource.
+        /// Resource of the deleted children.
         resource: Resource,
-        /// How many.
+        /// Number of deleted children.
         count: usize,
     },
-    /// Children whose creation was not answered may still appear.
+    /// Children may still appear from create requests whose answers were lost.
     #[error("{count} {resource} may have been created by requests that were not answered")]
     LostCreates {
-        /// Their resource.
+        /// Resource of the possible children.
         resource: Resource,
-        /// How many.
+        /// Number of possible children.
         count: usize,
     },
 }
 
-/// What this process wrote, per owner, and has not seen yet. Clones share it.
+/// Own writes that the caches do not show yet, by the UID of the owner. Clones share the records.
 #[derive(Clone)]
 pub struct Ledger {
     records: Arc<Mutex<HashMap<Uid, Record>>>,
@@ -115,7 +114,7 @@ pub struct Ledger {
 #[derive(Default)]
 struct Record {
     written: Vec<(Resource, Version)>,
-    /// What the server refused a write to, and until when its newer state is waited for.
+    /// Objects to which the server refused a write, each with the end of the wait for its newer state.
     conflicts: Vec<(Shown, Instant)>,
     deleted: Vec<Shown>,
     created: Vec<Uid>,
@@ -123,18 +122,18 @@ struct Record {
     at: Option<Instant>,
 }
 
-/// A state of an object that the cache has to leave behind: a version, or its existence.
+/// A stale state of an object, which the cache has to replace by a newer one.
 struct Shown {
     resource: Resource,
     namespace: Text,
     name: Arc<str>,
     uid: Uid,
-    /// `None`: the object is gone, whatever its version in the cache.
+    /// The stale version; `None` if the object was deleted, so that every version is stale.
     version: Option<Version>,
 }
 
 impl Shown {
-    /// Whether the cache still shows the object in that state.
+    /// Whether a cache still shows the object in this state.
     fn is_shown(&self, caches: &[&dyn Cache]) -> bool {
         let Self { resource, namespace, name, uid, version } = self;
         cache_of(caches, *resource).is_some_and(|cache| match version {
@@ -148,7 +147,7 @@ fn cache_of<'a>(caches: &[&'a dyn Cache], resource: Resource) -> Option<&'a dyn 
     caches.iter().copied().find(|cache| cache.resource() == resource)
 }
 
-/// The first resource of these, and how many of them are of it.
+/// Returns the resource of the first element, and the number of elements of that resource.
 fn count_first<'a>(shown: impl Iterator<Item = &'a Shown> + Clone) -> Option<(Resource, usize)> {
     let resource = shown.clone().next()?.resource;
     Some((resource, shown.filter(|shown| shown.resource == resource).count()))
@@ -162,7 +161,7 @@ struct Lost {
 }
 
 impl Ledger {
-    /// An empty ledger; a record that is not satisfied after `timeout` is dropped.
+    /// Creates an empty ledger, which drops a record that is not satisfied after `timeout`.
     pub fn new(clock: Clock, timeout: Duration) -> Self {
         Self { records: Arc::default(), clock, timeout }
     }
@@ -174,12 +173,12 @@ impl Ledger {
         note(record);
     }
 
-    /// Notes a write (an update, a patch, a status) by its version.
+    /// Records an update, a patch or a status write, by the version that it produced.
     pub fn wrote(&self, owner: &Uid, resource: Resource, version: Version) {
         self.record(owner, |record| raise(record, resource, version));
     }
 
-    /// Notes a child that was created or adopted.
+    /// Records the creation or adoption of a child.
     pub fn created(&self, owner: &Uid, resource: Resource, child: &Uid, version: Version) {
         self.record(owner, |record| {
             raise(record, resource, version);
@@ -187,13 +186,15 @@ impl Ledger {
         });
     }
 
-    /// How long a create whose answer was lost may still take effect.
+    /// Returns how long a create whose answer was lost may still take effect; at most the timeout of the ledger.
     pub fn lost_create_timeout(&self) -> Duration {
         LOST_CREATE.min(self.timeout)
     }
 
-    /// Notes a create whose answer was lost: a child other than those of `before`, and other than the created ones, may
-    /// appear. `before` is what the cache showed when the sync began.
+    /// Records a create whose answer was lost, so that a new child may appear.
+    ///
+    /// `before` returns the children in the cache at the beginning of the sync. A new child is neither among them nor among
+    /// the children recorded as created.
     pub fn lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
         let until = self.clock.instant() + self.lost_create_timeout();
         self.record(owner, |record| {
@@ -203,33 +204,34 @@ impl Ledger {
         });
     }
 
-    /// Notes a deleted child, before or after the request: a request that failed is taken back with [`Ledger::undelete`].
+    /// Records the deletion of a child, before or after the request. A failed deletion must be undone with
+    /// [`Ledger::undelete`].
     pub fn deleted(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
         let Key { namespace, name } = Key::new(namespace, name);
         let deleted = Shown { resource, namespace, name, uid: child.clone(), version: None };
         self.record(owner, |record| record.deleted.push(deleted));
     }
 
-    /// Takes a deletion back that did not happen.
+    /// Removes the record of a deletion that failed.
     pub fn undelete(&self, owner: &Uid, child: &Uid) {
         if let Some(record) = self.records.lock().get_mut(owner) {
             record.deleted.retain(|d| d.uid != *child);
         }
     }
 
-    /// Notes that the server refused a write to a child because the child is no longer at the version `child`.
+    /// Records that the server refused a write to a child because the version in `child` is stale.
     ///
-    /// The owner waits until the cache shows another version of the child, or none. A sync before that would decide on the
-    /// same state again, and be refused again.
+    /// The owner waits until the cache shows another version of the child, or no child. An earlier sync would decide on the
+    /// same state and be refused again.
     pub fn conflicted(&self, owner: &Uid, resource: Resource, child: &Meta) {
         let Key { namespace, name } = child.key();
         let (uid, version) = (child.uid.clone(), Some(child.resource_version));
         self.conflict(owner, Shown { resource, namespace, name, uid, version }, CONFLICT);
     }
 
-    /// Notes that the server no longer has the owner itself, or has another object under its name.
+    /// Records that the server no longer has the owner itself, or has another object under its name.
     ///
-    /// The owner waits until its cache shows that, a minute at most.
+    /// The owner waits until its cache shows the deletion, for at most a minute.
     pub fn gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
         let (namespace, name, uid) = (namespace.clone(), Arc::clone(name), owner.clone());
         self.conflict(owner, Shown { resource, namespace, name, uid, version: None }, GONE);
@@ -243,24 +245,26 @@ impl Ledger {
         });
     }
 
-    /// Whether the owner waits for a write to that resource.
+    /// Whether the owner waits for a cache to show a write to `resource`.
     ///
-    /// For handlers of events that enqueue the owner only if it waits, such as the event of a child that the owner itself created.
+    /// Intended for event handlers that enqueue the owner only if it waits, for example after the event of a child that the
+    /// owner itself created.
     pub fn awaits_write(&self, owner: &Uid, resource: Resource) -> bool {
         let records = self.records.lock();
         records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))
     }
 
-    /// Forgets an owner that is gone.
+    /// Drops the record of a deleted owner.
     pub fn forget(&self, owner: &Uid) {
         self.records.lock().remove(owner);
     }
 
-    /// What the owner still waits to see, if anything, and how long at most. `children` are the uids of its children in the
-    /// cache, asked for only where an answer was lost.
+    /// Returns the first kind of write that the caches do not show yet, with the longest time to wait for it; `None` if the
+    /// owner need not wait. `children` returns the UIDs of the owner's children in the cache, and is called only if an answer
+    /// was lost.
     ///
-    /// A record that is satisfied or too old is dropped. Conflicts are reported first, since nobody goes on before they are over;
-    /// then writes, lost creates, and deletes.
+    /// Drops a record that is satisfied or has timed out. Conflicts are reported first, because no sync may begin before they
+    /// end. Writes, lost creates and deletions follow.
     pub fn behind(
         &self,
         owner: &Uid,
@@ -272,7 +276,7 @@ impl Ledger {
         let record = records.get_mut(owner)?;
         let age = record.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         if age >= self.timeout {
-            tracing::warn!(owner = %owner, age = age.as_secs(), "Own writes were not seen in time, going on without");
+            tracing::warn!(owner = %owner, age = age.as_secs(), "The cache did not show own writes in time, syncing anyway");
             records.remove(owner);
             return None;
         }
@@ -305,12 +309,12 @@ impl Ledger {
         None
     }
 
-    /// How many owners wait for something.
+    /// Returns the number of owners with a record.
     pub fn len(&self) -> usize {
         self.records.lock().len()
     }
 
-    /// Whether nobody waits.
+    /// Whether no owner has a record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -398,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lost_create_counts_until_a_stranger_appears_or_its_time_is_over() {
+    async fn a_lost_create_counts_until_an_unknown_child_appears_or_its_time_has_passed() {
         let (ledger, clock, owner) = ledger();
         let cache = Fake::at("20", &["old"]);
         ledger.created(&owner, PODS, &Uid::new("new"), Version::parse("10"));
@@ -415,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_owner_waits_for_the_newer_version_of_a_child_that_changed_under_its_write() {
+    async fn an_owner_waits_for_the_newer_version_of_a_child_after_a_conflict() {
         let (ledger, clock, owner) = ledger();
         let cache = Fake::at("5", &["a", "b"]);
         let child = |name: &str| Meta {
@@ -436,7 +440,7 @@ mod tests {
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
-        // A server that refuses for another reason never shows another version.
+        // If the conflict had another cause, no newer version appears, and the wait times out.
         ledger.conflicted(&owner, PODS, &Meta { resource_version: Version::parse("6"), ..child("a") });
         assert!(behind().is_some());
         clock.sleep(CONFLICT).await;
@@ -444,19 +448,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_owner_that_is_gone_waits_until_its_cache_shows_that() {
+    async fn a_deleted_owner_waits_until_its_cache_shows_the_deletion() {
         let (ledger, clock, _) = ledger();
         let cache = Fake::at("5", &["a"]);
         let owner = Uid::new("a");
         let behind = || ledger.behind(&owner, &[&cache], || cache.children());
         ledger.gone(&owner, PODS, &"shop".into(), &"a".into());
         *cache.version.borrow_mut() = Version::parse("6");
-        assert_eq!(behind().unwrap().0, Behind::Conflicts { resource: PODS, count: 1 }, "whatever the version");
+        assert_eq!(behind().unwrap().0, Behind::Conflicts { resource: PODS, count: 1 }, "every version is stale");
         let live = cache.live.take();
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
-        // A server that answered by mistake.
+        // If the server's answer was wrong, the owner stays in the cache, and the wait times out.
         *cache.live.borrow_mut() = live;
         ledger.gone(&owner, PODS, &"shop".into(), &"a".into());
         assert!(behind().is_some());
@@ -465,7 +469,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_ever() {
+    async fn every_wait_ends_with_the_timeout() {
         let (ledger, clock, owner) = ledger();
         let cache = Fake::at("5", &[]);
         ledger.wrote(&owner, PODS, Version::parse("10"));
@@ -476,7 +480,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cache_that_knows_no_version_does_not_block() {
+    async fn a_cache_of_unknown_version_does_not_block() {
         let (ledger, _, owner) = ledger();
         let cache = Fake::at("", &[]);
         ledger.wrote(&owner, PODS, Version::parse("10"));

@@ -1,8 +1,8 @@
-//! Events: what a controller tells users about an object, written as upstream's recorder writes them.
+//! Events: messages to users about an object, in the form of upstream's recorder.
 //!
-//! [`Recorder::event`] never waits and never fails: it hands the Event to one sending task over a bounded queue. The sender
-//! aggregates, deduplicates and filters ([`correlate`]) and owns a rate limit of its own, so that Events cannot starve the
-//! writes that matter.
+//! [`Recorder::event`] never waits and never fails: it passes the Event to one sending task over a bounded queue. The sender
+//! aggregates, deduplicates and filters Events ([`correlate`]). It has its own rate limit, so that Events cannot delay more
+//! important writes.
 
 mod correlate;
 mod sender;
@@ -31,22 +31,22 @@ use sender::Item;
 
 pub use sender::{EVENTS, Sender, SentEvents};
 
-/// How many Events may wait to be sent; more are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
+/// Capacity of the queue of Events to send; further ones are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
 const QUEUE: usize = 1000;
-/// The longest message that is recorded, in bytes. The API server takes any; thousands may wait here.
+/// Size limit of a message in bytes. The API server accepts any size, but a thousand messages may wait in memory.
 const MESSAGE: usize = 8 << 10;
 
-/// The type of an Event.
+/// Severity of an Event, for its field `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventType {
-    /// Nothing is wrong.
+    /// The Event reports no problem.
     Normal,
-    /// Somebody should look.
+    /// The Event reports a problem that a user should investigate.
     Warning,
 }
 
 impl EventType {
-    /// As it is written.
+    /// Returns the value of the field `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -55,30 +55,30 @@ impl EventType {
     }
 }
 
-/// The object an Event is about.
+/// Reference to the object of an Event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
-    /// Group and version.
+    /// Group and version, such as `apps/v1`.
     pub api_version: Text,
-    /// Kind.
+    /// Kind, such as `ReplicaSet`.
     pub kind: Text,
-    /// Namespace, empty for cluster-scoped objects.
+    /// Namespace; empty for a cluster-scoped object.
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// Uid, if known.
+    /// `metadata.uid`; empty if unknown.
     pub uid: Uid,
-    /// Version of the copy in hand, if it matters.
+    /// `resourceVersion` of the copy that the controller has; unknown if it does not matter.
     pub version: Version,
 }
 
 impl ObjectRef {
-    /// A reference to the copy of an object in hand.
+    /// Creates a reference to an object with the version of `meta`.
     pub fn new(resource: Resource, meta: &Meta) -> Self {
         Self { version: meta.resource_version, ..Self::bare(resource, &meta.namespace, &meta.name, meta.uid.clone()) }
     }
 
-    /// A reference without a version.
+    /// Creates a reference without a version.
     pub fn bare(resource: Resource, namespace: &str, name: &str, uid: Uid) -> Self {
         Self {
             api_version: Text::new(&resource.api_version()),
@@ -90,7 +90,7 @@ impl ObjectRef {
         }
     }
 
-    /// As it is written.
+    /// Converts the reference to its API type. Empty fields are omitted.
     fn reference(&self) -> ObjectReference {
         let known = |text: String| Some(text).filter(|text| !text.is_empty());
         ObjectReference {
@@ -104,22 +104,22 @@ impl ObjectRef {
         }
     }
 
-    /// Where Events about the object live.
+    /// Returns the namespace for the Events of the object: `default` if the object is cluster-scoped.
     pub fn event_namespace(&self) -> &str {
         if self.namespace.is_empty() { "default" } else { &self.namespace }
     }
 }
 
-/// The loop that Events come from.
+/// The loop that records Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
-    /// Component that Events name.
+    /// Component that the Events name, such as `replicaset-controller`.
     pub component: &'static str,
-    /// Name of the client that sends them, as the user agent has it.
+    /// Client name in the `User-Agent` header of the requests.
     pub client: &'static str,
 }
 
-/// One call of [`Recorder::event`].
+/// The content of an Event, from one call of [`Recorder::event`].
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) source: Source,
@@ -130,14 +130,14 @@ pub(crate) struct Recorded {
     pub(crate) at: Timestamp,
 }
 
-/// Gives every Event of a process a time of its own: names are made of it.
+/// Source of times that are unique within a process, because the names of Events contain them.
 #[derive(Debug, Default)]
 struct Stamp(AtomicI64);
 
 impl Stamp {
     fn next(&self, now: Timestamp) -> Timestamp {
         let now = i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
-        // A clock that was set back by more than an instant is believed.
+        // If the clock was set back by a second or more, the new time is used.
         let next = |last: i64| if now <= last && last - now < 1_000_000_000 { last + 1 } else { now };
         let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         let (Ok(last) | Err(last)) = last;
@@ -145,10 +145,10 @@ impl Stamp {
     }
 }
 
-/// Sees what is recorded: object, type, reason, message.
+/// Function that is called with each recorded Event: object, type, reason, message.
 type Tap = dyn Fn(&ObjectRef, EventType, &str, &str) + Send + Sync;
 
-/// Records Events of one loop. Cheap to clone.
+/// Records the Events of one loop. Cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
     source: Source,
@@ -159,13 +159,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder whose Events go nowhere.
+    /// Creates a recorder that discards all Events.
     pub fn silent(component: &'static str, clock: Clock) -> Self {
         let source = Source { component, client: component };
         Self { source, clock, stamp: Arc::default(), queue: None, tap: None }
     }
 
-    /// A recorder that hands every Event to `tap` and sends nothing: for tests and shadow mode.
+    /// Creates a recorder that passes every Event to `tap` and sends nothing, for tests and shadow mode.
     pub fn tapped(
         component: &'static str,
         clock: Clock,
@@ -174,9 +174,9 @@ impl Recorder {
         Self { tap: Some(Arc::new(tap)), ..Self::silent(component, clock) }
     }
 
-    /// Records an Event about `object`. Never waits; when too many wait already it is dropped, which is logged.
+    /// Records an Event about `object`. Never waits: if the queue is full, the Event is dropped and an error is logged.
     ///
-    /// Of a message longer than [`MESSAGE`] bytes the beginning is recorded: errors quote what tenants wrote.
+    /// A message longer than [`MESSAGE`] bytes is cut off, because errors quote text of tenants.
     pub fn event(&self, object: &ObjectRef, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
         let (reason, message) = (reason.into(), shortened(message));
         tracing::debug!(
@@ -202,7 +202,7 @@ impl Recorder {
     }
 }
 
-/// The beginning of a message that is too long.
+/// Cuts a message to [`MESSAGE`] bytes if it is longer, and ends it with `...`.
 fn shortened(mut message: String) -> String {
     const DOTS: &str = "...";
     if message.len() > MESSAGE {
@@ -213,7 +213,7 @@ fn shortened(mut message: String) -> String {
     message
 }
 
-/// `namespace/name`.
+/// Formats the reference as `namespace/name`, or as `name` without a namespace.
 impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.namespace.is_empty() {

@@ -1,11 +1,11 @@
-//! The permission to write: open while this process leads, closed otherwise.
+//! The permission to write: open while this process is the leader, closed otherwise.
 //!
-//! Every write of every controller passes one gate, in [`crate::api`], so that no code path can forget to ask. Leader election
-//! opens it up to a deadline and moves the deadline with every renewal; whoever holds the gate needs no further notice
-//! that the deadline has passed.
+//! Every write of every controller passes one gate, in [`crate::api`], so that no code path can skip the check. Leader
+//! election opens the gate up to a deadline and moves the deadline with every renewal. The gate closes by itself when the
+//! deadline passes.
 //!
-//! A process that is told to stop finishes what it is doing behind an open gate. What it must not do any more is wait for
-//! a better moment: [`Keeper::drain`] says so to everyone who would.
+//! A process that shuts down finishes its current work behind an open gate. It must no longer wait for retries and rate
+//! limits, however: [`Keeper::drain`] ends all such waits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,22 +17,22 @@ use crate::{
     watched as watch,
 };
 
-/// The state of a gate.
+/// Whether a gate is open, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
-    /// Open for good: there is no election.
+    /// Open without a deadline, because there is no leader election.
     Open,
-    /// Open until `deadline`, unless moved.
+    /// Open until `deadline`, which every renewal of the Lease moves.
     Until {
         deadline: Instant,
-        /// How long the machine had been suspended when the gate was opened.
+        /// Total time of suspension of the machine when the deadline was set.
         suspended: Duration,
     },
 }
 
 impl State {
-    /// How long the gate is open from now on, unless it is moved; `None` if it is open for good.
+    /// Returns the time until the gate closes; zero if it is closed, and `None` if it has no deadline.
     fn remaining(self, clock: &Clock) -> Option<Duration> {
         match self {
             Self::Closed => Some(Duration::ZERO),
@@ -49,14 +49,14 @@ impl State {
     }
 }
 
-/// How it came to be open.
+/// When the gate was opened, and the versions that the predecessor wrote.
 #[derive(Clone, Debug, Default)]
 struct Opened {
     since: Option<Instant>,
     left: Option<Arc<WrittenVersions>>,
 }
 
-/// Asks whether writes are allowed. Cheap to clone.
+/// Read side of the gate: tells whether writes are allowed. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gate {
     state: watch::Receiver<State>,
@@ -65,7 +65,7 @@ pub struct Gate {
     clock: Clock,
 }
 
-/// Opens and closes a [`Gate`].
+/// Write side of a [`Gate`]: opens, closes and drains it.
 #[derive(Debug)]
 pub struct Keeper {
     state: watch::Sender<State>,
@@ -73,7 +73,7 @@ pub struct Keeper {
     gate: Gate,
 }
 
-/// A closed gate and its keeper.
+/// Creates a closed gate and its keeper.
 pub fn gate(clock: Clock) -> (Keeper, Gate) {
     let (open, state) = watch::channel(State::Closed);
     let (drain, draining) = watch::channel(false);
@@ -82,36 +82,37 @@ pub fn gate(clock: Clock) -> (Keeper, Gate) {
 }
 
 impl Keeper {
-    /// Opens the gate for good (no leader election).
+    /// Opens the gate without a deadline, for a process without leader election.
     pub fn open(&self) {
         self.note_opening();
         self.state.send_replace(State::Open);
     }
 
-    /// Says what a predecessor has left, before the gate opens.
+    /// Sets the versions that the predecessor wrote; `None` if they are unknown. Must be called before the gate opens.
     pub fn inherit(&self, left: Option<WrittenVersions>) {
         self.gate.opened.lock().left = left.map(Arc::new);
     }
 
-    /// Opens the gate until `deadline`, or moves the deadline. Time for which the machine is suspended counts, too.
+    /// Opens the gate until `deadline`, or moves its deadline to that time. Suspension of the machine does not stop the
+    /// clock.
     pub fn open_until(&self, deadline: Instant) {
         let suspended = self.gate.clock.suspended();
         self.note_opening();
         self.state.send_replace(State::Until { deadline, suspended });
     }
 
-    /// Whether the deadline has passed, or nothing was opened.
+    /// Whether the gate is closed: its deadline has passed, or the keeper closed or never opened it.
     pub fn has_expired(&self) -> bool {
         !self.gate.is_open()
     }
 
-    /// Closes the gate at once.
+    /// Closes the gate at once and forgets when it was opened.
     pub fn close(&self) {
         self.state.send_replace(State::Closed);
         *self.gate.opened.lock() = Opened::default();
     }
 
-    /// Ends all waiting for a better moment, now and from now on. The gate stays as it is.
+    /// Ends all waits for retries and rate limits, now and in the future. An open gate stays open.
     pub fn drain(&self) {
         self.draining.send_replace(true);
     }
@@ -123,27 +124,27 @@ impl Keeper {
 }
 
 impl Gate {
-    /// Whether a write may start now.
+    /// Whether a write may be sent now.
     pub fn is_open(&self) -> bool {
         self.state.borrow().is_open(&self.clock)
     }
 
-    /// When the gate was opened; none while it is closed. Moving its deadline does not count as opening it.
+    /// Returns when the gate was opened; `None` while it is closed. A moved deadline does not change the time.
     pub fn open_since(&self) -> Option<Instant> {
         self.opened.lock().since.filter(|_| self.is_open())
     }
 
-    /// Waits until the gate is open, and says how it came to be.
+    /// Waits until the gate is open, and returns the start of the term with the versions that the predecessor wrote.
     pub async fn opened(&self) -> Succession {
         if self.state.clone().wait_for(|state| state.is_open(&self.clock)).await.is_err() {
-            // Without a keeper a gate never opens again.
+            // The keeper was dropped, so the gate can never open again.
             std::future::pending::<()>().await;
         }
         let Opened { since, left } = self.opened.lock().clone();
         Succession { since: since.unwrap_or_else(|| self.clock.instant()), left }
     }
 
-    /// Waits until the gate is closed, by its keeper or because its deadline has passed.
+    /// Waits until the keeper closes the gate or the deadline passes.
     pub async fn closed(&self) {
         let mut state = self.state.clone();
         loop {
@@ -159,15 +160,15 @@ impl Gate {
         }
     }
 
-    /// Waits until nobody is to wait for a better moment any more: what is being done is to end.
+    /// Waits for [`Keeper::drain`], after which nothing may wait for a retry or a rate limit.
     pub async fn draining(&self) {
         if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
-            // A keeper that is gone without a word leaves a shut gate, see `closed`.
+            // The keeper was dropped without draining. `closed` then ends the waits of writes.
             std::future::pending::<()>().await;
         }
     }
 
-    /// How long the gate stays open unless its deadline is moved; none when closed or open for good.
+    /// Returns how long the gate stays open unless its deadline is moved; `None` if it is closed or has no deadline.
     pub fn remaining(&self) -> Option<Duration> {
         let state = *self.state.borrow();
         state.remaining(&self.clock).filter(|_| state != State::Closed)
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_moved_deadline_keeps_it_open() {
+    async fn a_moved_deadline_keeps_the_gate_open() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let (keeper, gate) = gate(clock.clone());
         keeper.open_until(clock.instant() + Duration::from_secs(10));
@@ -211,12 +212,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_that_was_suspended_for_too_long_finds_its_gate_shut() {
+    async fn a_suspension_of_the_machine_counts_towards_the_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let (keeper, gate) = gate(clock.clone());
         clock.suspend(Duration::from_hours(1));
         keeper.open_until(clock.instant() + Duration::from_secs(10));
-        assert!(gate.is_open(), "what was before counts no more");
+        assert!(gate.is_open(), "a suspension before the opening does not count");
         clock.suspend(Duration::from_secs(6));
         clock.sleep(Duration::from_secs(3)).await;
         assert_eq!((gate.is_open(), gate.remaining()), (true, Some(Duration::from_secs(1))));

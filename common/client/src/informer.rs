@@ -1,13 +1,15 @@
-//! List and watch: keeps a [`Store`] equal to what the API server has, and tells handlers of every change; or any other
-//! [`Sink`].
+//! List and watch: keeps a [`Store`] or another [`Sink`] equal to the state of the API server, and calls handlers with every
+//! change.
 //!
-//! - The first set, and every later one, is a consistent read (a streaming list, or pages where the server has none): never
-//!   the state of a lagging server. Afterwards the watch resumes from the newest version seen, never from an older one.
-//! - Handlers run after the store has been changed, in order, and only enqueue. [`Informer::synced`] means that the handlers
-//!   have seen the first set, too.
-//! - A watch that ends is resumed without a list, after a pause if it broke off in the middle of a line. Garbage and a version
-//!   the server no longer keeps lead to a new full set. A watch that is silent for longer than bookmarks take is resumed.
-//! - Whatever goes wrong again and again is tried later and later, and never earlier than the server said.
+//! - The first full set of objects and every later one are consistent reads (a streaming list, or pages if the server does
+//!   not support streaming lists), never the state of a lagging server. Afterwards, the watch resumes from the newest version
+//!   seen, never from an older one.
+//! - Handlers run after the store has changed, in order, and only enqueue keys. [`Informer::synced`] means that the handlers
+//!   have seen the first full set, too.
+//! - A watch that ends is resumed without a list, after a pause if the connection broke in the middle of a line. An invalid
+//!   event, or a version that the server no longer keeps, leads to a new full set. A watch that is silent for longer than the
+//!   interval of bookmarks is resumed.
+//! - Repeated failures are retried with a growing back-off, and never earlier than the server asks for.
 //!
 //! Upstream: client-go `tools/cache`, `Reflector`.
 
@@ -42,38 +44,39 @@ pub use reflect::{JSON, METADATA};
 pub use shared::SharedInformer;
 pub use sink::{Cached, Handler, Sink, handler};
 
-/// What an informer watches and how.
+/// Settings of an informer: the objects to watch, and how to list and watch them.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Only this namespace; all if empty.
+    /// Namespace to watch; empty for all namespaces.
     pub namespace: String,
-    /// Only what this label selector matches; everything if empty.
+    /// Label selector of the objects; empty for all objects.
     pub labels: String,
-    /// Only what this field selector matches; everything if empty.
+    /// Field selector of the objects; empty for [`Object::FIELD_SELECTOR`] of the projection.
     pub fields: String,
-    /// Whether to ask for streaming lists first.
+    /// Whether to try a streaming list before a list in pages.
     pub streaming: bool,
-    /// Objects per page where the server has no streaming lists.
+    /// Number of objects per page of a list, where streaming lists are off or unsupported.
     pub page: u32,
-    /// The longest set that is read, in bytes as they come: some million Pods. A server that sends more never stops.
+    /// Size limit of a full set in bytes, as received: some million Pods. It stops the list of a broken server that never
+    /// ends.
     pub longest: usize,
-    /// How long a watch may bring nothing before it is opened anew, once the server has shown that it sends bookmarks.
+    /// How long a watch may deliver nothing before it is resumed, once the server has shown that it sends bookmarks.
     ///
-    /// A server owes a bookmark about once a minute, and none at all while a quiet resource has not moved on from the
-    /// version the watch began with. Silence is therefore no failure: the watch is resumed where it stands, which costs one
-    /// request, and while nothing comes the next silence may last twice as long.
+    /// A server sends a bookmark about once a minute, but none while a quiet resource is still at the version at which the
+    /// watch began. Silence is therefore no failure. The watch is resumed from the same version, which costs one request, and
+    /// the limit doubles until the next event.
     pub silence: Duration,
-    /// How long a cache may hear of nothing but failures before it counts as out of touch.
+    /// How long lists and watches may keep failing before the cache counts as stale ([`AnyInformer::lost_touch`]).
     pub failing: Duration,
-    /// How often the whole cache is replayed to the handlers; never if none.
+    /// Interval between replays of the whole cache to the handlers; `None` for no replays.
     pub resync: Option<Duration>,
-    /// Another resource than the projection's own, for projections of whatever there is.
+    /// Resource to watch instead of the projection's own, for projections that fit every resource.
     pub resource: Option<Resource>,
-    /// Whether to ask for the metadata of objects and nothing else.
+    /// Whether to request only the metadata of the objects.
     pub metadata_only: bool,
-    /// Where the cache is counted; nowhere if none.
+    /// Registry for the metrics of the cache; `None` for no metrics.
     pub metrics: Option<Metrics>,
-    /// Looks at what the watch brings for writes of a second writer, if it is to.
+    /// Detector of a second writer that examines the watch events; `None` for no detection.
     pub sampler: Option<Arc<WriteSampler>>,
 }
 
@@ -86,7 +89,7 @@ impl Default for Config {
             streaming: true,
             page: 500,
             longest: 8 << 30,
-            // Two bookmarks and a half.
+            // Two and a half times the usual interval between bookmarks.
             silence: Duration::from_secs(150),
             failing: Duration::from_secs(90),
             resync: None,
@@ -98,33 +101,33 @@ impl Default for Config {
     }
 }
 
-/// What an informer is doing, for diagnostics and readiness.
+/// Status of an informer, for diagnostics and readiness.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct State {
-    /// `listing`, `watching` or `waiting`.
+    /// `listing`, `watching`, or `waiting` during a back-off.
     pub phase: &'static str,
-    /// Whether handlers have seen a first full set.
+    /// Whether the handlers have seen the first full set.
     pub synced: bool,
-    /// When the last event was handled.
+    /// Time at which the last watch event was handled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_event: Option<Timestamp>,
-    /// The last failure, with how often it came in a row.
+    /// Message of the last failure, with the number of failures in a row; `None` after a success.
     pub error: Option<(String, u32)>,
-    /// Since when nothing but failures came.
+    /// Start of the current series of failures; `None` after a success.
     #[serde(skip)]
     pub failing_since: Option<Instant>,
-    /// Full sets read.
+    /// Number of full sets read since the start.
     pub lists: u64,
-    /// Watches opened.
+    /// Number of watches opened since the start.
     pub watches: u64,
-    /// Events received.
+    /// Number of watch events handled since the start.
     pub events: u64,
 }
 
-/// A cache with its list and watch.
+/// An informer that fills a [`Store`] and calls handlers.
 pub type Informer<K> = SinkInformer<Cached<K>>;
 
-/// A list and watch of one resource, and the sink that it keeps up to date.
+/// List and watch of one resource, which keeps a [`Sink`] up to date. Dropping it ends both.
 pub struct SinkInformer<S> {
     resource: Resource,
     sink: Arc<S>,
@@ -134,33 +137,33 @@ pub struct SinkInformer<S> {
     task: JoinHandle<()>,
 }
 
-/// What the task that lists and watches and its owner share.
+/// State that an informer shares with its list-and-watch task.
 struct Shared {
     state: Mutex<State>,
     synced: watch::Sender<bool>,
-    /// The newest request for a cache that is fresh enough.
+    /// The newest request to bring the cache up to date.
     refresh: watch::Sender<Refresh>,
-    /// The number of the newest such request that has been met.
+    /// Number of the newest such request that was met.
     refreshed: watch::Sender<u64>,
-    /// When the full set the cache stands on was asked for.
+    /// Request time of the latest full set that was at least as new as its request.
     set_asked: Mutex<Option<Instant>>,
-    /// Asks for a replay of the cache.
+    /// Wakes the task for a replay of the cache.
     replay: Notify,
 }
 
-/// A request for a cache that is fresh enough.
+/// A request to bring the cache up to date.
 #[derive(Clone, Copy, Debug)]
 struct Refresh {
     number: u64,
     until: Until,
 }
 
-/// How fresh is fresh enough.
+/// The version that the cache must reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Until {
-    /// As new as this version.
+    /// At least this version.
     At(Version),
-    /// As new as the request.
+    /// The newest version of the server at the time of the request.
     Newest,
 }
 
@@ -175,7 +178,7 @@ impl Shared {
         state.events += events;
     }
 
-    /// A watch stays open.
+    /// Records that a watch works: it stayed open, or delivered an event.
     fn got_through(&self) {
         let mut state = self.state.lock();
         state.error = None;
@@ -190,51 +193,53 @@ impl Shared {
     }
 }
 
-/// An informer without its type, as the process sees it.
+/// An informer of any resource, for code that handles all caches of a process.
 pub trait AnyInformer: Send + Sync {
-    /// What it watches.
+    /// Returns the watched resource.
     fn resource(&self) -> Resource;
-    /// What it is doing.
+    /// Returns a copy of the current status.
     fn state(&self) -> State;
-    /// How many objects it holds.
+    /// Returns the number of cached objects.
     fn len(&self) -> usize;
-    /// Whether it holds none.
+    /// Whether no object is cached.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The version it has caught up with.
+    /// Returns the newest version that the cache has reached.
     fn version(&self) -> Version;
-    /// Whether handlers have seen a first full set.
+    /// Whether the handlers have seen the first full set.
     fn is_synced(&self) -> bool;
-    /// What is wrong, if nothing has come but failures for longer than a watch may be silent: what the cache holds is old.
+    /// Returns the last error if the cache is stale, because lists and watches have kept failing for longer than
+    /// [`Config::failing`].
     fn lost_touch(&self) -> Option<String>;
-    /// Waits until handlers have seen a first full set.
+    /// Waits until the handlers have seen the first full set.
     fn synced(&self) -> futures::future::BoxFuture<'_, ()>;
-    /// Replays the cache to the handlers soon, as a [resync](Config::resync) does.
+    /// Requests a replay of the cache to the handlers, like a [resync](Config::resync).
     fn replay(&self);
-    /// Waits until the cache shows what a predecessor wrote; if that is not known, until it is as new as the succession.
+    /// Waits until the cache shows the predecessor's writes; if these are unknown, until it is as new as the start of the
+    /// term.
     fn catch_up<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()>;
 }
 
 impl<K: Object> Informer<K> {
-    /// Starts listing and watching. Handlers hear of everything from the first object on.
+    /// Starts to list and watch into a new store. The handlers see every object from the first one on.
     pub fn start(api: Api, config: Config, handlers: Vec<Handler<K>>) -> Self {
         Self::start_with(api, config, Arc::default(), handlers)
     }
 
-    /// Starts listing and watching into a store made before, which handlers may read.
+    /// Starts to list and watch into an existing store, which the handlers may read.
     pub fn start_with(api: Api, config: Config, store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
         Self::follow(api, config, Cached::new(store, handlers))
     }
 
-    /// The cache.
+    /// Returns the store that the informer fills.
     pub fn store(&self) -> &Arc<Store<K>> {
         &self.sink.store
     }
 }
 
 impl<S: Sink> SinkInformer<S> {
-    /// Starts listing and watching into a sink.
+    /// Starts to list and watch into `sink`.
     pub fn follow(api: Api, config: Config, sink: S) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State { phase: "waiting", ..State::default() }),
@@ -265,8 +270,8 @@ impl<S: Sink> SinkInformer<S> {
         Self { resource, sink, shared, clock, failing, task }
     }
 
-    /// Waits until handlers have seen a first full set, without holding the informer. Says whether they have: if the
-    /// informer is dropped first, they never will.
+    /// Returns a future that ends when the handlers have seen the first full set, and does not borrow the informer. Its
+    /// output is `false` if the informer was dropped before.
     pub fn first_set(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut synced = self.shared.synced.subscribe();
         async move { synced.wait_for(|synced| *synced).await.is_ok() }
@@ -304,7 +309,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
         let state = self.shared.state.lock();
         let lost_for = self.clock.instant().saturating_duration_since(state.failing_since?);
         let (why, _) = state.error.as_ref().filter(|_| lost_for > self.failing)?;
-        Some(format!("nothing heard of {} for {}s: {why}", self.resource, lost_for.as_secs()))
+        Some(format!("no list or watch of {} has succeeded for {}s: {why}", self.resource, lost_for.as_secs()))
     }
 
     fn synced(&self) -> futures::future::BoxFuture<'_, ()> {

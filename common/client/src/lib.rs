@@ -1,4 +1,5 @@
-//! The API server: connections, requests, the gate, informers with their stores, Events, the ledger of own writes.
+//! Access to the API server: connections, requests, the write gate, informers and their stores, Events, and the ledger of own
+//! writes.
 
 pub mod api;
 pub mod batch;

@@ -1,4 +1,4 @@
-//! The owners that a child concerns: the one that controls it, or those that may adopt it.
+//! Lookups of owners: the controller of a child, and the objects that may adopt an orphan.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use crate::{
     store::Store,
 };
 
-/// The object of the child's namespace that controls it; `None` if the cache has no readable one.
+/// Returns the controller of `child`; `None` if it is of another kind, or if the cache has no readable object for it.
 pub fn owner_of<K: Object>(owners: &Store<K>, child: &Meta) -> Option<Arc<K>> {
     let lookup = |name: &str| owners.get_readable(&child.namespace, name);
     refs::resolve(child.controller()?, K::RESOURCE.kind, lookup)
 }
 
-/// The readable objects of the orphan's namespace that select it. An orphan that is terminating or has no labels is not adopted.
+/// Returns the readable objects in the namespace of `orphan` that select it. An orphan that is terminating or has no labels
+/// is never adopted.
 pub fn adopters_of<K: Object, At>(
     owners: &Store<K>,
     orphan: &Meta,

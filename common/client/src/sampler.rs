@@ -1,4 +1,7 @@
-//! Reads a few of the objects that watches bring, for writes of the loop's kind that this process has not made.
+//! Detection of a second writer, from a sample of the objects in watch events.
+//!
+//! A write is evidence of a second writer if it is of a kind that a loop of this process owns, and this process has not made
+//! it.
 
 use std::{
     sync::{
@@ -24,42 +27,43 @@ mod watch_line;
 
 pub use watch_line::{Metadata, Object, WatchLine};
 
-/// How long a new leader waits before it looks for a second writer. Until then, the last writes of its predecessor may still arrive.
+/// Time at the start of a term in which writes of other processes are ignored: the last writes of the predecessor may still
+/// arrive.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// How often the budget is renewed.
+/// Period after which the budget of [`SAMPLES`] is renewed.
 const PERIOD: Duration = Duration::from_secs(15);
-/// How many objects are read in each period.
+/// Budget: number of objects that are decoded in each [`PERIOD`].
 const SAMPLES: u32 = 8;
-/// How long the answer to a write of this process may arrive after its watch event.
+/// Delay before a candidate is judged: the answer to an own write may arrive after its watch event.
 const SETTLE: Duration = Duration::from_secs(10);
-/// How long a write of this process to an object explains what the object shows.
+/// An own write to the same object within this time before a watch event explains the event.
 const EXPLAINED: Duration = Duration::from_secs(60);
-/// How far the time of a write may be from this machine's clock.
+/// Largest difference between the time of a new write in `managedFields` and the clock of this machine.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
 
-/// Writes that one control loop makes and nobody else does, under the field manager of kube-controller-manager.
+/// A kind of write that only one control loop makes, under the field manager of kube-controller-manager.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnedWrites {
-    /// API group of the objects.
+    /// API group of the objects; empty for the core group.
     pub group: &'static str,
-    /// Plural name of the objects.
+    /// Resource name in the plural, such as `replicasets`.
     pub plural: &'static str,
     /// Subresource that is written; empty for the object itself.
     pub subresource: &'static str,
-    /// A part of the `fieldsV1` of such a write; empty if any field will do.
+    /// Text that the `fieldsV1` of such a write contains; empty if every field counts.
     pub field: &'static str,
-    /// Label key and value that the objects have; none if all objects of the kind are written by the loop.
+    /// Label key and value of the objects that the loop writes; `None` if the loop writes all objects of the kind.
     pub label: Option<(&'static str, &'static str)>,
 }
 
 impl OwnedWrites {
-    /// Statuses of a kind, whatever is in them.
+    /// Describes all writes to the `status` subresource of a kind.
     pub const fn status(group: &'static str, plural: &'static str) -> Self {
         Self { group, plural, subresource: "status", field: "", label: None }
     }
 
-    /// Objects of a kind, whatever is written of them.
+    /// Describes all writes to the objects of a kind themselves, without their subresources.
     pub const fn object(group: &'static str, plural: &'static str) -> Self {
         Self { group, plural, subresource: "", field: "", label: None }
     }
@@ -69,12 +73,12 @@ impl OwnedWrites {
     }
 }
 
-/// Reads objects that watches bring, within a budget.
+/// Looks for writes of a second writer in the objects of watch events, within a fixed budget.
 #[derive(Debug)]
 pub struct WriteSampler {
     clock: Clock,
     writes: Writes,
-    /// The loop of each kind of write, by its number.
+    /// The owned kinds of writes, each with the number of its loop.
     owned: Vec<(usize, OwnedWrites)>,
     is_active: AtomicBool,
     state: Mutex<State>,
@@ -87,7 +91,7 @@ struct State {
     candidates: Vec<Candidate>,
 }
 
-/// A write that this process has not been told to be its own.
+/// A write that a second writer may have made: no answer has shown so far that this process made it.
 #[derive(Debug)]
 struct Candidate {
     loop_index: usize,
@@ -98,7 +102,7 @@ struct Candidate {
 }
 
 impl WriteSampler {
-    /// A sampler that reads nothing until it is activated. `owned` has the writes of each loop.
+    /// Creates an inactive sampler. `owned` lists the writes of each loop, in the order of the loops' numbers.
     pub fn new(clock: Clock, writes: Writes, owned: impl IntoIterator<Item = &'static [OwnedWrites]>) -> Arc<Self> {
         let of_loops = owned.into_iter().enumerate();
         let owned: Vec<(usize, OwnedWrites)> =
@@ -107,17 +111,17 @@ impl WriteSampler {
         Arc::new(Self { clock, writes, owned, is_active: AtomicBool::new(false), state: Mutex::default() })
     }
 
-    /// Reads objects from now on.
+    /// Begins to sample watch events; until then, [`Self::sample`] does nothing.
     pub fn activate(&self) {
         self.is_active.store(true, Relaxed);
     }
 
-    /// Whether a loop of this process owns writes of that kind.
+    /// Whether a loop of this process owns a kind of write to `resource`.
     pub fn samples(&self, resource: Resource) -> bool {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
-    /// Reads the object in a frame of a watch, if the budget allows it and this process is not known to have written it.
+    /// Examines the object in a watch frame, unless the budget is spent or this process is known to have made the write.
     pub fn sample(&self, resource: Resource, version: Version, format: Format, frame: &[u8], now: Instant) {
         if !self.is_active.load(Relaxed) || !self.has_budget(now) || self.writes.has_written(version) {
             return;
@@ -145,9 +149,11 @@ impl WriteSampler {
         state.samples < SAMPLES
     }
 
-    /// The loops, by number, of writes that have turned out to be another's. Each write is reported once.
+    /// Returns the number of the loop for each sampled write that now counts as another process's. Each write is reported
+    /// once.
     ///
-    /// `leading_since` is the beginning of this process's term: before it, and for a while after it, the other is its predecessor.
+    /// `leading_since` is the start of this process's term. Writes that were seen before it, or within [`GRACE`] after it,
+    /// count as the predecessor's.
     pub fn confirmed(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
         let is_settled = |candidate: &mut Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
         let settled: Vec<_> = self.state.lock().candidates.extract_if(.., is_settled).collect();
@@ -159,16 +165,16 @@ impl WriteSampler {
     }
 }
 
-/// Whether the latest write of an object, as its managed fields tell, is one of the loop's, and was made just now.
+/// Whether the latest entry of `managedFields` is an owned write with a time close to `now`.
 fn is_latest_write(owned: &OwnedWrites, object: &Metadata<'_>, now: Timestamp) -> bool {
     let label = |key| object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
-    // The beginning of a deletion leaves no trace in the managed fields.
+    // The request that sets a deletion timestamp leaves no entry in `managedFields`.
     if object.deletion_timestamp.is_some() || owned.label.is_some_and(|(key, value)| label(key) != Some(value)) {
         return false;
     }
     let Some(latest) = object.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
     let mut of_latest = object.managed_fields.iter().filter(|entry| entry.time == Some(latest));
-    // Times are whole seconds: of two writes within one second nothing can be said.
+    // Times are whole seconds: the order of two writes within one second is unknown.
     let (Some(entry), None) = (of_latest.next(), of_latest.next()) else { return false };
     let fields = entry.fields_v1.map_or("", RawValue::get);
     &*entry.manager == FIELD_MANAGER
@@ -204,7 +210,7 @@ mod tests {
         .into_bytes()
     }
 
-    /// A field with bytes in a protobuf message.
+    /// Encodes a length-delimited field of a protobuf message.
     fn field(number: u32, bytes: &[u8]) -> Vec<u8> {
         let varint = |mut value: u32| {
             let mut out = Vec::new();
@@ -218,7 +224,7 @@ mod tests {
         [&varint(number << 3 | 2)[..], &varint(bytes.len() as u32), bytes].concat()
     }
 
-    /// The same as [`line`], as a frame of protobuf.
+    /// Encodes the event of [`line`] as a protobuf frame.
     fn frame(name: &str, entries: &[Value]) -> Vec<u8> {
         let entry = |entry: &Value| {
             let text = |name: &str| entry[name].as_str().unwrap_or_default().as_bytes();
@@ -249,7 +255,7 @@ mod tests {
     }
 
     impl World {
-        /// A leader that has led for an hour.
+        /// Creates the sampler of a leader whose term began an hour ago.
         async fn new() -> Self {
             let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 0);
             let writes = Writes::default();
@@ -260,7 +266,7 @@ mod tests {
             Self { format: Format::Json, clock, writes, sampler, since, next: 100 }
         }
 
-        /// A watch brings an object that these managers have written, each so many seconds ago.
+        /// Delivers a watch event of an object. Each entry is a manager, a subresource, and the age of the write in seconds.
         fn brings(&mut self, name: &str, entries: &[(&str, &str, i64)]) -> Version {
             let at = |ago: i64| (self.clock.now() - SignedDuration::from_secs(ago)).to_string();
             let entries: Vec<_> = entries.iter().map(|(manager, sub, ago)| entry(manager, sub, &at(*ago))).collect();
@@ -281,26 +287,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_that_this_process_has_not_written_is_anothers() {
+    async fn a_status_that_this_process_has_not_written_reveals_a_second_writer() {
         for format in [Format::Json, Format::Protobuf] {
             let mut world = World { format, ..World::new().await };
             world.brings("web", &[(FIELD_MANAGER, "", 90), (FIELD_MANAGER, "status", 0)]);
             assert_eq!(world.confirmed().await, 1, "{format:?}");
-            assert_eq!(world.confirmed().await, 0, "it is reported once");
+            assert_eq!(world.confirmed().await, 0, "a write is reported once");
             world.brings("user", &[(FIELD_MANAGER, "status", 5), ("kubectl-edit", "", 0)]);
             assert_eq!(world.confirmed().await, 0, "{format:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_comes_after_the_event_explains_it() {
+    async fn an_answer_after_the_event_explains_the_write() {
         let mut world = World::new().await;
         let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
         world.writes.note(Target::status(SETS, "shop", "web"), answer.as_bytes(), world.clock.instant());
         assert_eq!(world.confirmed().await, 0);
         world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
-        assert_eq!(world.confirmed().await, 0, "the write before may be what a removed label has uncovered");
+        assert_eq!(world.confirmed().await, 0, "a recent own write to the object explains the event");
         world.brings("api", &[(FIELD_MANAGER, "status", 0)]);
         assert_eq!(world.confirmed().await, 1, "another object");
     }
@@ -344,10 +350,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_that_are_too_many_to_be_remembered_are_no_evidence() {
+    async fn more_writes_than_are_remembered_are_no_evidence() {
         let mut world = World::new().await;
         let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
-        // The answer is forgotten before the write is judged.
+        // The own write is no longer remembered when the candidate is judged.
         for n in 0..3000 {
             let version = if n == 0 { version } else { Version::parse(&(10_000 + n).to_string()) };
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
@@ -358,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_budget_bounds_the_work_and_own_writes_do_not_use_it() {
+    async fn the_budget_limits_the_samples_and_own_writes_do_not_use_it() {
         let mut world = World::new().await;
         for n in 1..=100 {
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{n}"}}}}"#);

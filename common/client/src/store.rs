@@ -1,7 +1,7 @@
-//! The cache of one kind: objects by key, and by named secondary indexes.
+//! The cache of one kind, with lookups by key and by secondary indexes.
 //!
-//! One writer (the informer) and many readers. Reads return `Arc`s and never hold the lock longer than it takes to clone
-//! them. A read by index costs what it returns, never a scan. Versions of one key never go backwards.
+//! There is one writer (the informer) and many readers. Reads return `Arc`s and hold the lock only while they clone them. The
+//! cost of a lookup by index is proportional to its result. The version of an object never decreases.
 
 use std::{hash::BuildHasher as _, sync::Arc};
 
@@ -16,11 +16,11 @@ use crate::{
     object::{Malformed, Object, Unreadable},
 };
 
-/// One cached object.
+/// A cached object, which may be unreadable.
 pub enum Entry<K> {
-    /// Read in full.
+    /// Decoded in full.
     Good(Arc<K>),
-    /// Only its metadata could be read.
+    /// Only the metadata could be decoded.
     Bad(Arc<Malformed>),
 }
 
@@ -34,7 +34,7 @@ impl<K> Clone for Entry<K> {
 }
 
 impl<K: Object> Entry<K> {
-    /// Its metadata.
+    /// Returns the metadata, which is known in both cases.
     pub fn meta(&self) -> &Meta {
         match self {
             Self::Good(o) => o.meta(),
@@ -56,25 +56,26 @@ impl<K: Object> Entry<K> {
     }
 }
 
-/// What changed in the cache, for handlers. A key whose uid changed is seen as deleted, then added.
+/// A change of the cache, as handlers receive it. If an object of the same key has a new UID, a deletion and an addition are
+/// reported.
 pub enum Event<K> {
-    /// An object that was not there.
+    /// An object that is new in the cache.
     Added(Arc<K>),
-    /// Another version of an object.
+    /// A new version of a cached object.
     Updated {
-        /// As it was.
+        /// State before the change.
         old: Arc<K>,
-        /// As it is.
+        /// State after the change.
         new: Arc<K>,
     },
-    /// An object is gone. This is its last known state, which may not be its final one.
+    /// The last known state of an object that is gone. It may differ from the final state.
     Deleted(Arc<K>),
-    /// An object came, changed or went of which only the metadata can be read.
+    /// An object was added, changed or deleted, and only its metadata can be decoded.
     Unreadable(Arc<Malformed>),
 }
 
 impl<K: Object> Event<K> {
-    /// Metadata of the newest state known.
+    /// Returns the metadata of the newest known state.
     pub fn meta(&self) -> &Meta {
         match self {
             Self::Added(o) | Self::Deleted(o) | Self::Updated { new: o, .. } => o.meta(),
@@ -83,20 +84,20 @@ impl<K: Object> Event<K> {
     }
 }
 
-/// Where a change came from.
+/// The source of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The first full set of objects.
     Initial,
     /// A later full set.
     Relist,
-    /// A watch.
+    /// A watch event, or the read of a hidden object.
     Watch,
-    /// The periodic replay of the whole cache.
+    /// A replay of the whole cache, periodic or on request.
     Resync,
 }
 
-/// The cache of one kind.
+/// All cached objects of one kind, with the indexes of the projection.
 pub struct Store<K> {
     inner: RwLock<Inner<K>>,
 }
@@ -109,7 +110,7 @@ struct Inner<K> {
 
 struct IndexData<K> {
     of: Of<K>,
-    /// Sorted by namespace and name.
+    /// Entries by index value, each list sorted by namespace and name.
     buckets: HashMap<IndexValue, Vec<Entry<K>>>,
 }
 
@@ -117,7 +118,7 @@ fn hash(names: (&str, &str)) -> u64 {
     Seeded::default().hash_one(names)
 }
 
-/// What objects are found and sorted by.
+/// Returns namespace and name, by which objects are found and sorted.
 fn names(meta: &Meta) -> (&str, &str) {
     (&meta.namespace, &meta.name)
 }
@@ -158,7 +159,8 @@ impl<K: Object> Inner<K> {
         self.objects.find(hash(key), |e| names(e.meta()) == key)
     }
 
-    /// Puts an entry in the place of what has its key. An object that does not concern this controller leaves that place empty.
+    /// Inserts an entry, or replaces the entry of the same key. An object that does not concern this controller removes that
+    /// entry.
     fn put(&mut self, new: Entry<K>, out: &mut Vec<Event<K>>) {
         let key = names(new.meta());
         if new.good().is_some_and(|o| !o.keep()) {
@@ -181,7 +183,7 @@ impl<K: Object> Inner<K> {
         }
     }
 
-    /// Brings the indexes up to date, and adds the events that turn `old` into `new`.
+    /// Updates the indexes, and appends the events that lead from `old` to `new`.
     fn changed(&mut self, old: Option<Entry<K>>, new: Option<Entry<K>>, out: &mut Vec<Event<K>>) {
         for index in &mut self.indexes {
             index.change(old.as_ref(), new.as_ref());
@@ -212,33 +214,33 @@ impl<K: Object> Default for Store<K> {
 }
 
 impl<K: Object> Store<K> {
-    /// The object of that key.
+    /// Returns the object with this key; `None` if it is missing.
     ///
     /// # Errors
-    /// If the object is there and cannot be read.
+    /// If the object is unreadable.
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, Unreadable> {
         self.inner.read().find((namespace, name)).map(Entry::read).transpose()
     }
 
-    /// The object of that key if it is there and readable.
+    /// Returns the object with this key; `None` if it is missing or unreadable.
     pub fn get_readable(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.get(namespace, name).ok().flatten()
     }
 
-    /// Metadata check without cloning: what `look` says of the object's metadata.
+    /// Applies `look` to the metadata of an object, without a clone; `None` if the object is missing.
     pub fn peek<R>(&self, namespace: &str, name: &str, look: impl FnOnce(&Meta) -> R) -> Option<R> {
         self.inner.read().find((namespace, name)).map(|e| look(e.meta()))
     }
 
-    /// Whether it shows that very object, readable or not, in whatever version.
+    /// Whether the cache holds this object, identified by key and UID, in any version, readable or not.
     pub fn shows(&self, object: &Meta) -> bool {
         self.peek(&object.namespace, &object.name, |meta| meta.uid == object.uid) == Some(true)
     }
 
-    /// The objects filed under `value`, sorted by namespace and name.
+    /// Returns the objects under an index value, sorted by namespace and name.
     ///
     /// # Errors
-    /// If one of them cannot be read: a decision on half of the children would be a wrong one.
+    /// If one of them is unreadable: a decision on only a part of the children would be wrong.
     pub fn by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, Unreadable>
     where
         K::Indexes: Has<I, At>,
@@ -246,10 +248,10 @@ impl<K: Object> Store<K> {
         self.select_by_index(index, value, |_| true)
     }
 
-    /// Those of the objects filed under `value` whose metadata `wanted` accepts, sorted by namespace and name.
+    /// Returns the objects under an index value whose metadata `wanted` accepts, sorted by namespace and name.
     ///
     /// # Errors
-    /// If one of those cannot be read.
+    /// If one of the accepted objects is unreadable.
     pub fn select_by_index<I, At>(
         &self,
         index: I,
@@ -264,7 +266,7 @@ impl<K: Object> Store<K> {
         })
     }
 
-    /// The readable objects filed under `value`, sorted by namespace and name.
+    /// Returns the readable objects under an index value, sorted by namespace and name.
     pub fn readable_by_index<I, At>(&self, index: I, value: &IndexValue) -> Vec<Arc<K>>
     where
         K::Indexes: Has<I, At>,
@@ -272,7 +274,7 @@ impl<K: Object> Store<K> {
         self.bucket(index, value, |bucket| bucket.iter().filter_map(|entry| entry.read().ok()).collect())
     }
 
-    /// How many objects are filed under `value`, unreadable ones included.
+    /// Returns the number of objects under an index value, including unreadable ones.
     pub fn count_by_index<I, At>(&self, index: I, value: &IndexValue) -> usize
     where
         K::Indexes: Has<I, At>,
@@ -289,8 +291,7 @@ impl<K: Object> Store<K> {
         read(index.and_then(|index| index.buckets.get(value)).map_or(&[], Vec::as_slice))
     }
 
-    /// The values that objects are filed under, in no particular order. Costs as much as there are values, whatever the
-    /// number of objects.
+    /// Returns the index values that have objects, in no particular order. The cost depends only on the number of values.
     pub fn index_values<I, At>(&self, _: I) -> Vec<IndexValue>
     where
         K::Indexes: Has<I, At>,
@@ -300,12 +301,12 @@ impl<K: Object> Store<K> {
         index.map_or_else(Vec::new, |index| index.buckets.keys().cloned().collect())
     }
 
-    /// All readable objects, sorted by namespace and name.
+    /// Returns all readable objects, sorted by namespace and name.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.select(|_| true)
     }
 
-    /// The readable objects that `wanted` accepts, sorted by namespace and name.
+    /// Returns the readable objects that `wanted` accepts, sorted by namespace and name.
     pub fn select(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let inner = self.inner.read();
         let good = inner.objects.iter().filter(|entry| entry.good().is_some_and(&wanted));
@@ -315,30 +316,30 @@ impl<K: Object> Store<K> {
         all
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects, including unreadable ones.
     pub fn len(&self) -> usize {
         self.inner.read().objects.len()
     }
 
-    /// Whether there are none.
+    /// Whether the cache is without objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The newest version this cache has caught up with.
+    /// Returns the newest version that the cache has reached.
     pub fn version(&self) -> Version {
         self.inner.read().version
     }
 
-    /// Makes the cache hold exactly these objects, as a full set read at `version` would; what that changed comes back.
-    /// For tests and measurements: whatever an informer fills is the informer's.
+    /// Replaces all objects, as a full set read at `version` would, and returns the changes. For tests and measurements only,
+    /// because a cache in use is written only by its informer.
     pub fn fill(&self, objects: Vec<K>, version: Version) -> Vec<Event<K>> {
         let (objects, mut out) = (objects.into_iter().map(|o| Entry::Good(Arc::new(o))).collect(), Vec::new());
         self.replace(objects, version, &mut out);
         out
     }
 
-    /// Puts an object in. One older than what is here is ignored.
+    /// Adds or updates an object, and appends the changes to `out`. A state that is not newer than the cached one is ignored.
     pub fn apply(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
         let version = new.meta().resource_version;
         let mut inner = self.inner.write();
@@ -349,9 +350,10 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Puts in an object that was read beside the watch. One that is not newer than what is here is ignored.
+    /// Adds or updates an object that was read outside the watch. A state that is not newer than the cached one is ignored.
     ///
-    /// The version of the cache stays as it is: the watch has yet to bring the other changes up to the version of the object.
+    /// The version of the cache stays unchanged, because the watch has yet to deliver the other changes up to the version of
+    /// the object.
     pub fn apply_read(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
         let known = inner.find(names(new.meta())).map(|e| e.meta().resource_version);
@@ -360,7 +362,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Takes an object out that does not belong here any more at `version`, unless a newer state of it is here.
+    /// Removes an object that does not concern this controller any more at `version`, unless the cache holds a newer state.
     pub fn remove_foreign(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
@@ -370,20 +372,20 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Takes an object out that is gone at `version`: the cache has then caught up with that.
+    /// Removes an object that was deleted at `version`, and raises the version of the cache to it.
     pub fn remove(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
         inner.remove((namespace, name), out);
     }
 
-    /// Notes that everything up to `version` has been seen.
+    /// Raises the version of the cache to `version`, up to which all events have arrived.
     pub fn bookmark(&self, version: Version) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
     }
 
-    /// Makes the cache equal to a full set read at `version`. Unchanged objects bring no event.
+    /// Makes the cache equal to a full set read at `version`. Unchanged objects cause no event.
     pub fn replace(&self, set: Vec<Entry<K>>, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
         let mut keys: Vec<Key> = set.iter().map(|e| e.meta().key()).collect();
@@ -484,12 +486,12 @@ mod tests {
         assert_eq!(store.index_values(OrphansByNamespace), []);
         assert!(
             store.by_index(ByController, &controller("elsewhere", "u1")).unwrap().is_empty(),
-            "a controller has no children abroad"
+            "a controller has no children in other namespaces"
         );
     }
 
     #[test]
-    fn an_object_never_goes_back_in_time() {
+    fn an_older_version_never_replaces_a_newer_one() {
         let (store, mut out) = (store(), Vec::new());
         store.apply(thing("a", "a", 5, ""), &mut out);
         store.apply(thing("a", "a", 4, ""), &mut out);
@@ -506,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_set_brings_each_difference_once() {
+    fn a_full_set_reports_each_difference_once() {
         let (store, mut out) = (store(), Vec::new());
         for (name, version) in [("a", 1), ("b", 2), ("c", 3)] {
             store.apply(thing(name, name, version, ""), &mut out);
@@ -520,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_child_spoils_the_bucket_of_its_owner_and_nothing_else() {
+    fn an_unreadable_child_fails_the_lookup_of_its_owner_and_no_other() {
         let (store, mut out) = (store(), Vec::new());
         store.apply(thing("a", "a", 1, "u1"), &mut out);
         store.apply(thing("b", "b", 1, "u2"), &mut out);
@@ -536,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_concern_us_is_not_cached_but_moves_the_version() {
+    fn an_object_that_does_not_concern_the_controller_is_not_cached_but_raises_the_version() {
         let (store, mut out) = (store(), Vec::new());
         store.apply(thing("a", "a", 1, ""), &mut out);
         let other: Thing = serde_json::from_str(

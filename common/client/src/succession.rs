@@ -1,12 +1,13 @@
-//! What a new leader must have seen before it decides anything.
+//! The writes that the caches of a new leader must show before it decides.
 //!
-//! A standby's caches are warm, and may lag: Pods that the predecessor created last may be missing, and would be created
-//! again. A leader that ends in good order therefore leaves in the Lease, beside its release, the newest version it has
-//! written of each resource ([`WrittenVersions`]). Its successor waits until its caches are there, which they are in most cases. Without
-//! such a note (a crash, a write whose answer was lost) only the newest state of all that is read will do.
+//! The caches of a standby are warm but may lag: the last Pods that the predecessor created may be missing, and would be
+//! created again. A leader that shuts down in good order therefore leaves in the Lease, together with its release, the newest
+//! version that it wrote of each resource ([`WrittenVersions`]). Its successor waits until its caches have reached these
+//! versions, which is usually the case at once. Without these versions (after a crash, or after a write whose answer was
+//! lost), the successor waits until its caches are as new as its own term.
 //!
-//! A deletion that is answered without an object has no version here. What it means for a successor is little: deletions name
-//! the uid they mean, and a second one finds nothing.
+//! A deletion that is answered without an object leaves no version here. The successor does not need one: a deletion carries
+//! the UID of its object as a precondition, and a second deletion finds no object.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,33 +26,34 @@ use crate::{
     object::{Resource, Target},
 };
 
-/// The annotation of a Lease that holds what its last holder left.
+/// Lease annotation in which the last holder leaves its [`WrittenVersions`].
 pub const ANNOTATION: &str = "nonet/written";
 
-/// For how long a write whose answer was lost may still take effect: a server ends requests after a minute.
+/// How long a write whose answer was lost may still take effect: a server ends requests after a minute.
 const LOST_WRITE: Duration = Duration::from_secs(65);
-/// How far into an answer its own version stands at most: names come before it, and little else.
+/// Number of bytes at the beginning of an answer that are searched for its version. Only names and other short fields precede
+/// it.
 const METADATA: usize = 2048;
 const FIELD: &[u8] = b"\"resourceVersion\":\"";
 
-/// How many of the latest writes are remembered where somebody asks for them.
+/// Number of the latest writes that are remembered after [`Writes::keep_recent`].
 const RECENT: usize = 1024;
 
-/// What one process has written. Clones share it.
+/// Record of the writes of one process. Clones share the record.
 #[derive(Clone, Debug, Default)]
 pub struct Writes(Arc<Mutex<Noted>>);
 
 #[derive(Debug, Default)]
 struct Noted {
     newest: BTreeMap<Resource, Version>,
-    /// The latest writes to objects of certain kinds, if somebody asks for them.
+    /// The latest writes to selected kinds; `None` without [`Writes::keep_recent`].
     recent: Option<Recent>,
-    /// What a predecessor had left, and the one before it.
+    /// Versions that the predecessors wrote, from the Lease.
     inherited: WrittenVersions,
     lost: Option<Instant>,
 }
 
-/// A write that was answered with an object.
+/// A write whose answer contained the object.
 #[derive(Clone, Copy, Debug)]
 struct RecentWrite {
     version: Version,
@@ -59,7 +61,7 @@ struct RecentWrite {
     at: Instant,
 }
 
-/// The latest writes to objects of certain kinds, the oldest first.
+/// The latest writes to the selected kinds, the oldest first.
 #[derive(Debug)]
 struct Recent {
     kinds: Vec<(&'static str, &'static str)>,
@@ -67,7 +69,7 @@ struct Recent {
 }
 
 impl Writes {
-    /// Notes a write by the object it was answered with.
+    /// Records a successful write, by the object version in its `answer`.
     pub fn note(&self, target: Target<'_>, answer: &[u8], now: Instant) {
         let version = version_of(answer);
         if version.is_known() {
@@ -85,19 +87,20 @@ impl Writes {
         }
     }
 
-    /// Remembers the latest [`RECENT`] writes to objects of these kinds from now on: API group and plural name.
+    /// Begins to remember the latest [`RECENT`] writes to objects of `kinds`, each an API group and a plural name.
     pub fn keep_recent(&self, kinds: Vec<(&'static str, &'static str)>) {
         self.0.lock().recent = Some(Recent { kinds, writes: VecDeque::new() });
     }
 
-    /// Whether that version of an object is one of the latest writes.
+    /// Whether one of the latest writes produced `version`.
     pub fn has_written(&self, version: Version) -> bool {
         let noted = self.0.lock();
         noted.recent.as_ref().is_some_and(|recent| recent.writes.iter().any(|write| write.version == version))
     }
 
-    /// Whether this process may have written that version of an object, or to an object of that name since `since`. It may
-    /// have if the answer to a write was lost since then, or if not every write since then is remembered.
+    /// Whether this process may have produced `version`, or may have written to the object of that name since `since`.
+    ///
+    /// Also true if the answer to a write was lost since then, or if not all writes since then are remembered.
     pub fn may_have_written(&self, version: Version, namespace: &str, name: &str, since: Instant) -> bool {
         let noted = self.0.lock();
         let Some(Recent { writes, .. }) = &noted.recent else { return true };
@@ -108,17 +111,17 @@ impl Writes {
             || noted.lost.is_some_and(|lost| lost >= since)
     }
 
-    /// Notes that a write was not answered.
+    /// Records that the answer to a write was lost.
     pub fn note_lost(&self, now: Instant) {
         self.0.lock().lost = Some(now);
     }
 
-    /// Takes over what a predecessor left: what has not been written since is still to be seen by the next.
+    /// Takes over the versions that the predecessor wrote, so that they reach the next leader, too.
     pub fn inherit(&self, left: &WrittenVersions) {
         self.0.lock().inherited = left.clone();
     }
 
-    /// What this process leaves to the next; nothing if it does not know itself.
+    /// Returns the versions to leave in the Lease; `None` while a write whose answer was lost may still take effect.
     pub fn left(&self, now: Instant) -> Option<WrittenVersions> {
         let noted = self.0.lock();
         if noted.lost.is_some_and(|lost| now.saturating_duration_since(lost) < LOST_WRITE) {
@@ -133,12 +136,13 @@ impl Writes {
     }
 }
 
-/// Tells objects of one process apart, but for rare collisions.
+/// Returns a hash that identifies an object within this process, except for rare collisions.
 fn object_id(namespace: &str, name: &str) -> u64 {
     Seeded::default().hash_one((namespace, name))
 }
 
-/// The version of the object in an answer: the first there is, since metadata comes before everything that could name others.
+/// Returns the version of the object in an answer: the first `resourceVersion`, because metadata precedes every part that
+/// could contain another.
 fn version_of(answer: &[u8]) -> Version {
     let head = &answer[..answer.len().min(METADATA)];
     let Some(at) = head.windows(FIELD.len()).position(|window| window == FIELD) else { return Version::UNKNOWN };
@@ -146,41 +150,42 @@ fn version_of(answer: &[u8]) -> Version {
     std::str::from_utf8(digits).map_or(Version::UNKNOWN, Version::parse)
 }
 
-/// The newest version a leader has written of each resource.
+/// For each resource, the newest version that a leader has written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenVersions(BTreeMap<String, Version>);
 
 #[derive(Serialize, Deserialize)]
 struct Note {
-    /// Those of the Lease it was left in. A holder that does not know this note leaves an old one in place, and counts on.
+    /// `leaseTransitions` of the Lease when the annotation was written. A later holder that does not know the annotation
+    /// keeps it but increments the count, which shows that the versions are outdated.
     transitions: i64,
     written: WrittenVersions,
 }
 
 impl WrittenVersions {
-    /// The version a cache of this resource has to show; unknown if nothing was written.
+    /// Returns the version that a cache of `resource` must reach; unknown if nothing was written.
     pub fn of(&self, resource: Resource) -> Version {
         self.0.get(&resource.to_string()).copied().unwrap_or_default()
     }
 
-    /// As the value of [`ANNOTATION`], in a Lease that has changed hands so often.
+    /// Formats the value of [`ANNOTATION`] for a Lease with this number of transitions.
     pub fn write(&self, transitions: i64) -> String {
         serde_json::json!(Note { transitions, written: self.clone() }).to_string()
     }
 
-    /// What the value of [`ANNOTATION`] says, if it was left by the last holder.
+    /// Parses the value of [`ANNOTATION`]; `None` unless the last holder of the Lease left it.
     pub fn read(text: &str, transitions: i64) -> Option<Self> {
         let note: Note = serde_json::from_str(text).ok()?;
         (note.transitions == transitions).then_some(note.written)
     }
 }
 
-/// How this process came to lead.
+/// The start of this process's term as the leader.
 #[derive(Clone, Debug)]
 pub struct Succession {
-    /// Since when it may write.
+    /// When the gate was opened.
     pub since: Instant,
-    /// What its predecessor wrote; nothing if that is not known.
+    /// Versions that the predecessor wrote; `None` if they are unknown.
     pub left: Option<Arc<WrittenVersions>>,
 }
 
@@ -194,7 +199,7 @@ mod tests {
         Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
     #[tokio::test(start_paused = true)]
-    async fn the_newest_version_of_each_resource_is_left() {
+    async fn the_newest_version_of_each_resource_is_left_in_the_lease() {
         let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
         let note = |resource, answer: &str| {
             writes.note(Target::object(resource, "shop", ""), answer.as_bytes(), clock.instant());
@@ -207,12 +212,12 @@ mod tests {
         let text = left.write(3);
         assert_eq!(text, r#"{"transitions":3,"written":{"pods":"12"}}"#);
         assert_eq!(WrittenVersions::read(&text, 3), Some(left));
-        assert_eq!(WrittenVersions::read(&text, 4), None, "somebody else has held the Lease since");
+        assert_eq!(WrittenVersions::read(&text, 4), None, "another process has held the Lease since");
         assert_eq!(WrittenVersions::read("{}", 3), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_inherited_and_not_written_since_is_handed_on() {
+    async fn versions_of_the_predecessor_reach_the_next_leader_unless_newer_ones_exist() {
         let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
         writes.inherit(
             &WrittenVersions::read(r#"{"transitions":1,"written":{"pods":"40","replicasets.apps":"9"}}"#, 1).unwrap(),
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_know_what_was_written_leaves_nothing_for_a_while() {
+    async fn a_lost_answer_leaves_the_next_leader_no_versions_for_a_while() {
         let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
         writes.note_lost(clock.instant());
         assert_eq!(writes.left(clock.instant()), None);

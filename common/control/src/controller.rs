@@ -1,11 +1,11 @@
 //! A control loop: observe, decide, act.
 //!
-//! [`Controller`] is what a controller crate implements; [`Loop`] runs it: workers take keys from the queue, read the caches
-//! into a snapshot, decide purely, and carry the plan out. Because deciding is free of effects, "why" can be answered at any
-//! time by deciding again and printing the plan with the forecast of its requests ([`Decision`]): nothing is stored for it.
+//! [`Controller`] is the trait that a controller crate implements. [`Loop`] runs it: workers take keys from the queue, read the
+//! caches into a snapshot, compute a plan, and act on the plan. Deciding has no side effects. [`Decision`] can therefore answer
+//! "why" at any time: it decides again and prints the plan with the forecast of its requests. No plan has to be stored for that.
 //!
-//! Workers start when the gate is open, every cache holds a first set that handlers have seen, and every cache shows what a
-//! predecessor wrote last ([`succession`](crate::succession)).
+//! Workers start when the gate is open, handlers have processed a first full set of every cache, and every cache shows the last
+//! writes of the predecessor ([`succession`](crate::succession)).
 
 mod differences;
 mod queues;
@@ -29,56 +29,56 @@ use crate::{
     store::Origin,
 };
 
-/// How many lines of one sort a remembered plan has, and how long each is, in bytes.
+/// Limits of a remembered plan: lines of one kind, and bytes of a line.
 const LINES: (usize, usize) = (20, 500);
 
-/// The longest time between two checks whether caches have caught up with the writes of this process.
+/// The longest interval between two checks whether the caches show the writes of this process.
 pub const RECHECK: Duration = Duration::from_secs(2);
 
-/// What a sync finds in the caches.
+/// The result of reading the caches for one key.
 pub enum Observed<S> {
-    /// The object is gone; there is nothing to do.
+    /// The object no longer exists, so that there is nothing to do.
     Gone,
-    /// The caches do not allow a decision yet. An event of what is waited for brings the key back; if none comes, it comes
-    /// back after `at_most`.
+    /// The caches do not allow a decision yet. The key comes back with the awaited event, or after `at_most` without one.
     Waiting {
-        /// What is waited for.
+        /// Names the awaited event or condition.
         why: String,
-        /// How long at most.
+        /// The longest wait.
         at_most: Duration,
-        /// The resource whose cache does not show a write of this process yet; `None` if something else is waited for.
+        /// The resource whose cache does not show a write of this process yet; `None` for every other reason to wait.
         stale: Option<Resource>,
     },
-    /// Everything the decision needs.
+    /// The snapshot from which the controller decides.
     Ready(S),
 }
 
 impl<S> Observed<S> {
-    /// Waits for something else than a write of this process.
+    /// Creates a [`Waiting`](Self::Waiting) for any reason other than a stale cache.
     pub fn wait(why: impl Into<String>, at_most: Duration) -> Self {
         Self::Waiting { why: why.into(), at_most, stale: None }
     }
 
-    /// Waits until the caches show what the ledger misses.
+    /// Creates a [`Waiting`](Self::Waiting) until the caches show the writes in the ledger; takes the result of
+    /// [`Ledger::behind`](crate::consistency::Ledger::behind).
     pub fn behind((behind, left): (Behind, Duration)) -> Self {
         let stale = if let Behind::Write { resource, .. } = behind { Some(resource) } else { None };
         Self::Waiting { why: behind.to_string(), at_most: left.min(RECHECK), stale }
     }
 }
 
-/// What a plan says about itself.
+/// A readable description of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Explanation {
-    /// The situation in numbers, one line.
+    /// The observed numbers, in one line.
     pub situation: String,
-    /// What is waited for, and why; none when everything is as wanted.
+    /// The reasons why the object does not move on; empty if nothing is awaited.
     pub waiting: Vec<String>,
     /// The actions in order, each with its reason.
     pub actions: Vec<String>,
 }
 
 impl Explanation {
-    /// The same with lines left out and shortened: objects decide how many there are and what they quote.
+    /// Limits the number and the length of the lines. Both depend on objects that users write.
     fn bounded(mut self) -> Self {
         let (count, length) = LINES;
         let shorten = |line: &mut String| {
@@ -101,61 +101,63 @@ impl Explanation {
     }
 }
 
-/// What a plan says about itself, besides its requests.
+/// Describes a plan, except for its requests.
 pub trait Explain {
-    /// The situation in numbers, one line.
+    /// Returns the observed numbers, in one line.
     fn situation(&self) -> String;
-    /// What is waited for, and why; none when everything is as wanted.
+    /// Returns the reasons why the object does not move on; empty if nothing is awaited.
     fn waiting(&self) -> Vec<String> {
         Vec::new()
     }
-    /// What is done besides requests, a line each.
+    /// Returns the actions that are not requests, one a line.
     fn actions(&self) -> Vec<String> {
         Vec::new()
     }
-    /// How long after its snapshot the passing of time alone may change the decision; `None` if only an event can.
+    /// Returns the delay after which the decision may change by the passing of time alone; `None` if only an event can change it.
     ///
-    /// The loop brings the key back at that time whether the sync succeeded, failed or panicked, or, in shadow mode, was not carried out;
-    /// only [`Requeue::After`] takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
-    /// [`Controller::act`] did asks for it with [`Requeue`].
+    /// The delay counts from the snapshot. The loop brings the key back then if the sync succeeded, failed or panicked, and also
+    /// in shadow mode; [`Requeue::After`] replaces the delay, and [`Retry::Stop`](crate::io::Retry::Stop) cancels it. A delay of
+    /// zero is ignored: a sync whose key has to come back at once because of [`Controller::act`] returns a [`Requeue`].
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
-    /// Whether it is worth remembering for diagnostics although it sends nothing.
+    /// Whether diagnostics remember the plan although it sends no requests.
     fn is_notable(&self) -> bool {
         false
     }
 }
 
-/// A controller. A sync observes, decides, and carries its plan out.
+/// A controller, whose syncs observe, decide, and act.
 pub trait Controller: Send + Sync + Sized + 'static {
-    /// What its queue holds.
+    /// The key of the work queue.
     type Key: QueueKey;
-    /// Everything that one sync reads of the caches.
+    /// Everything that one sync reads from the caches.
     type Snapshot: Send + Sync;
-    /// What is decided once, before the first request.
+    /// The decision, made once and before the first request.
     type Plan: Explain + Send + Sync;
     /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if there is none.
     type Note: Note;
-    /// The metric that counts syncs which wait for a stale cache, if there is one.
+    /// Name of the metric that counts syncs postponed because of a stale cache; `None` if there is no such metric.
     const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
-    /// Reads the caches. No requests, no waiting, and no effects but on what this process remembers: `/debug/explain` observes, too.
+    /// Reads the caches into a snapshot, without requests and without waiting.
+    ///
+    /// The only permitted effects are on the memory of this process, because `/debug/explain` calls this method, too.
     fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Failed>;
-    /// Decides. Pure: the same snapshot gives the same plan.
+    /// Computes the plan. Pure: equal snapshots give equal plans.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
-    /// Carries the plan out, also in a forecast. It awaits nothing but `io`, and has no other effects than those of `io`.
+    /// Sends the requests of the plan. Also runs for the forecast, so that `io` is the only way to wait and to have effects.
     fn act(
         snapshot: &Self::Snapshot,
         plan: &Self::Plan,
         io: Io<'_, Self::Note>,
     ) -> impl Future<Output = Result<Requeue, Failed>> + Send;
-    /// The object of a sync: as its Events name it, and its uid, under which the ledger keeps what was written for it.
+    /// Returns the synced object: its reference for Events, and its UID, under which the ledger records own writes.
     fn object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
 
-    /// Changes memory as a sync asks for it.
+    /// Applies a change of memory that a sync asks for.
     fn note(&self, _: &Self::Snapshot, _: Self::Note) {}
-    /// Reads caches and memory again for a sync that has waited; `None` if they say the same as the snapshot.
+    /// Reads caches and memory again for a sync that has waited; `None` if nothing differs from the snapshot.
     fn observe_again(
         &self,
         _: &Self::Snapshot,
@@ -163,27 +165,27 @@ pub trait Controller: Send + Sync + Sized + 'static {
     ) -> Option<<Self::Note as Note>::Fresh> {
         None
     }
-    /// Updates in-memory state that later snapshots depend on, such as the time at which a Pod has to leave its node.
+    /// Updates the state in memory that later snapshots depend on, such as the time at which a Pod has to leave its node.
     ///
-    /// Runs before [`Controller::act`], and in shadow mode instead of it. Sends no requests and records no Events.
+    /// Runs before [`Controller::act`], and also in shadow mode. Sends no requests and records no Events.
     fn record(&self, _: &Self::Snapshot, _: &Self::Plan) {}
-    /// Tidies memory up after a sync, however it ended.
+    /// Cleans up memory after a sync, whether the sync succeeded or failed.
     fn after_sync(&self, _: &Self::Snapshot) {}
-    /// The uids of the object's children that the cache shows, for a ledger that has lost the answer to a create.
+    /// Returns the UIDs of the object's children in the cache. The ledger needs them when the answer to a create is lost.
     fn children(&self, _: &Self::Snapshot) -> HashSet<Uid> {
         HashSet::default()
     }
-    /// The ledger of what this process wrote, if there is one.
+    /// Returns the ledger of own writes; `None` if the controller has no ledger.
     fn ledger(&self) -> Option<&Ledger> {
         None
     }
-    /// The caches that must be filled before the first sync.
+    /// Returns the caches that must be filled before the first sync.
     fn informers(&self) -> Vec<&dyn AnyInformer>;
-    /// Notes a sync that waits ([`Observed::Waiting`]).
+    /// Is called for each sync that cannot decide yet ([`Observed::Waiting`]).
     fn waiting(&self, _: &Self::Key) {}
 }
 
-/// The priority of a key that an event of that origin enqueues.
+/// Returns the priority of a key from the origin of the event that enqueues it.
 pub fn priority(origin: Origin) -> Priority {
     match origin {
         Origin::Initial | Origin::Resync => Priority::Low,

@@ -1,11 +1,11 @@
-//! Lines of an explanation that cost little, however many actions a plan has.
+//! Explanations of bounded length.
 
-/// How many lines of one kind an explanation has. The others are counted.
+/// The most lines of one kind that an explanation shows. Further lines are only counted.
 const LISTED: usize = 10;
 
-/// Lines for an explanation: the first ten, and the number of the others.
+/// The first ten lines of an explanation, and the number of omitted lines.
 ///
-/// A line is formatted only if it is kept, so that a plan with many actions costs little to explain.
+/// A line is formatted only if it is kept. Explaining a plan with many actions is therefore cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     listed: Vec<String>,
@@ -13,7 +13,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Adds a line.
+    /// Adds a line. `line` is called only if there is room for its result.
     pub fn push(&mut self, line: impl FnOnce() -> String) {
         if self.listed.len() < LISTED {
             self.listed.push(line());
@@ -22,12 +22,12 @@ impl Lines {
         }
     }
 
-    /// Counts so many lines as left out.
+    /// Adds `count` to the number of omitted lines.
     pub fn leave_out(&mut self, count: usize) {
         self.more += i64::try_from(count).unwrap_or(i64::MAX);
     }
 
-    /// The lines, the last one being the number of those left out.
+    /// Returns the kept lines. If lines were omitted, a last line states their number.
     pub fn into_vec(self) -> Vec<String> {
         let Self { mut listed, more } = self;
         if more > 0 {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_counted_and_never_formatted() {
+    fn omitted_lines_are_counted_and_never_formatted() {
         let (mut lines, mut formatted) = (Lines::default(), 0);
         for n in 0..13 {
             lines.push(|| {

@@ -1,13 +1,13 @@
-//! The requests of one sync: what carries a plan out.
+//! The requests of one sync.
 //!
-//! A sync is an ordinary `async fn` that gets an [`Io`] and awaits nothing else. It runs twice. [`forecast`] runs it against a server
-//! that grants everything at once, which is what `/debug/explain` and shadow mode show; [`Executor`] runs it against the API server.
-//! Both run the same code. A forecast is what the plan leads to if every request is granted; where a sync differs from its forecast, the
-//! account says why.
+//! A sync is an ordinary `async fn` that gets an [`Io`] and awaits nothing else. The sync runs twice: [`forecast`] runs it
+//! against a server that grants every request at once, and [`Executor`] runs it against the API server. `/debug/explain` and
+//! shadow mode show the forecast. Where a sync differs from its forecast, the account states the reason.
 //!
-//! The executor does what every controller would otherwise repeat: it sends nothing unless this process leads, adds preconditions, names
-//! the versions at which earlier writes of the same sync left objects, paces groups of requests, classifies errors, notes own writes in the
-//! [`Ledger`](crate::consistency::Ledger), and keeps the [`Account`] of what was done and of what was left out, and why.
+//! The executor does the work that all controllers have in common. It sends a write only while this process leads, adds
+//! preconditions, names the versions at which earlier writes of the same sync left objects, paces groups of requests, classifies
+//! errors, and notes own writes in the [`Ledger`](crate::consistency::Ledger). It keeps the [`Account`] of sent and omitted
+//! requests with their reasons.
 
 mod account;
 mod claim;

@@ -1,4 +1,4 @@
-//! Leader election over a Lease: who may write.
+//! Leader election over a Lease.
 //!
 //! ```text
 //!             attempt every 2-4.4 s, at once when the Lease is released
@@ -6,19 +6,20 @@
 //!      ▲                                                     │  ▲──────────────────────┘
 //!      └── (never: a process that lost its Lease ends) ◄─────┘ 10 s without a success
 //! ```
-//! [`step`] decides what one attempt asks of the API server; this module waits, asks, and moves the [`gate`](crate::gate).
-//! Another's times are never compared with our clock: what counts is how long *we* have not seen the Lease change. The gate's
-//! deadline is moved by each success and by nothing else, so that a process that was stopped finds its gate shut when it goes
-//! on. Time for which the machine was suspended counts, though monotonic time leaves it out; a virtual machine that was
-//! stopped without its kernel's knowledge cannot tell, and writes until its next renewal is refused.
+//! [`step`] decides which requests one attempt sends; this module waits, sends the requests, and moves the [`gate`](crate::gate).
+//! Times written by other candidates are never compared with this machine's clock: a Lease expires when *this* candidate has not
+//! seen it change for the lease duration. Only a successful renewal moves the deadline of the gate. A process that was stopped
+//! therefore finds its gate closed when it resumes. Time in which the machine was suspended counts, although monotonic time
+//! excludes it. The exception is a virtual machine that was stopped without the knowledge of its kernel: its process may write
+//! until its next renewal is refused.
 //!
-//! With a [`Probation`], versions matter: a standby of a new version asks the leader for the Lease, is given it in good order, and
-//! is not ready until it has led for a while; if it dies before that, another version takes the Lease back. See [`probation`].
-//! Candidates that know nothing of this take part as before.
+//! With a [`Probation`], versions matter: a standby of a new version asks the leader for the Lease, and the leader releases the
+//! Lease for it. The new leader is ready only after its probation. If it crashes during the probation, another version takes the
+//! Lease back. See [`probation`]. Candidates that do not know probations take part as usual.
 //!
-//! Upstream: `client-go/tools/leaderelection`. We differ in three ways: the deadline counts from when the last successful
-//! renewal was sent, not from the next attempt; a released Lease is noticed by a watch rather than by the next poll; and the Lease is released only when nothing
-//! is left that could write.
+//! Upstream: `client-go/tools/leaderelection`. There are three differences: the deadline counts from the sending of the last
+//! successful renewal, not from the next attempt; a watch notices a released Lease, not only the next poll; and the Lease is
+//! released only when nothing in this process can write any more.
 
 mod counted;
 mod lease;
@@ -56,30 +57,30 @@ pub use orders::{Question, Stop};
 pub use settings::{Settings, identity};
 pub use status::Status;
 
-/// Where Leases live.
+/// The API resource of Leases.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
 
-/// The annotation of a Lease by which an operator says until when a second writer is expected beside this one.
+/// The annotation of a Lease with the time until which an operator expects a second writer. RFC 3339.
 pub const SECOND_WRITER_EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
 
-/// How an election ended.
+/// The result of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The Lease was lost: nothing may be written any more, and the process ends.
+    /// The Lease was lost. Nothing may be written any more, and the process ends.
     Lost,
-    /// It was told to stop while it did not lead.
+    /// The candidate was stopped before it led.
     Withdrawn,
-    /// It was told to stop and has given the Lease up.
+    /// The leader was stopped and released the Lease.
     Released,
-    /// It was told to stop and could not give the Lease up.
+    /// The leader was stopped and could not release the Lease.
     NotReleased,
 }
 
-/// Whether the loops of this process could lead at once.
+/// Returns whether the loops of this process are ready to lead at once.
 type Warm = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// One candidate.
+/// One candidate for a Lease.
 pub struct Election {
     settings: Settings,
     api: Api,
@@ -93,18 +94,18 @@ pub struct Election {
     stop: Stop,
     metrics: ElectionMetrics,
     warm: Warm,
-    /// The standby that the Lease will be released for.
+    /// The standby for which the Lease will be released.
     heir: Option<Applicant>,
     asked: channel::Sender<bool>,
-    /// What last went wrong since the last success.
+    /// The last failure since the last success.
     trouble: Option<String>,
-    /// How long the machine had been suspended when the last request was sent.
+    /// Total time in suspension at the sending of the last request.
     suspended: Duration,
 }
 
 impl Election {
-    /// A candidate that has not begun. `api` writes freely: it is what the gate's opening depends on. `writes` is what is
-    /// written while it leads.
+    /// Creates a candidate that has not started. `api` has to bypass the gate, since the election opens the gate. `writes`
+    /// collects the versions that this process writes while it leads.
     pub fn new(
         settings: Settings,
         api: Api,
@@ -138,29 +139,30 @@ impl Election {
         }
     }
 
-    /// The same candidate, which asks for the Lease only while `warm` says that its loops could lead at once. It must not wait.
+    /// Asks the leader for the Lease only while `warm` returns `true`: the loops of this process can lead at once. `warm` must
+    /// not block.
     #[must_use]
     pub fn asks_when(mut self, warm: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.warm = Box::new(warm);
         self
     }
 
-    /// Tells when a standby asks for the Lease.
+    /// Returns a handle that reports when a standby asks for the Lease.
     pub fn question(&self) -> Question {
         Question(self.asked.subscribe())
     }
 
-    /// What others may know of it.
+    /// Returns a handle to the state of this election.
     pub fn status(&self) -> Status {
         self.status.clone()
     }
 
-    /// Tells it to end.
+    /// Returns a handle that ends this election.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// Stands, leads, and returns when that is over. The gate is shut when it returns.
+    /// Acquires the Lease, leads, and returns when leadership or candidacy ends. The gate is closed then.
     pub async fn run(mut self) -> End {
         tracing::info!(lock = self.lock(), identity = self.settings.identity, "Attempting to acquire leader lease...");
         let watch = LeaseWatch::new(&self.api, &self.settings);
@@ -168,7 +170,7 @@ impl Election {
             self.keeper.close();
             return End::Withdrawn;
         };
-        // Only a leader whose version matters can be asked for its Lease.
+        // A standby asks only a leader with a probation for its Lease.
         let watch = self.settings.probation.is_some().then_some(watch);
         self.metrics.leading.set(1.0);
         tracing::info!(lock = self.lock(), "Successfully acquired lease");
@@ -201,7 +203,7 @@ impl Election {
         format!("{}/{}", self.settings.namespace, self.settings.name)
     }
 
-    /// Attempts until the Lease is ours. Returns until when the gate is open, or nothing if told to stop.
+    /// Attempts until this candidate holds the Lease. Returns the deadline of the gate; `None` if stopped.
     async fn acquire(&mut self, watch: &LeaseWatch) -> Option<Instant> {
         loop {
             if *self.order.borrow_and_update() != Order::Stand {
@@ -235,7 +237,7 @@ impl Election {
         }
     }
 
-    /// Renews until told to release; otherwise returns why the Lease was lost.
+    /// Renews until the Lease is lost, which returns the reason, or until told to release, which returns `None`.
     async fn keep(&mut self, mut deadline: Instant, watch: Option<&LeaseWatch>) -> Option<String> {
         let mut began = self.clock.instant();
         loop {
@@ -243,12 +245,12 @@ impl Election {
                 return None;
             }
             let asked = watch.filter(|_| self.heir.is_none()).map(|watch| watch.seen.question.notified());
-            // Counted from the beginning of the last attempt: a slow server leaves no time to lose.
+            // Counted from the beginning of the last attempt, because a slow answer must not delay the next renewal.
             let next = began + self.settings.retry_period;
             tokio::select! {
                 biased;
                 _ = self.order.changed() => continue,
-                // The Lease has changed, so that the attempt has to read it: that is where the question is judged.
+                // The standby's update has changed the Lease. The attempt has to read it, and decides about the request then.
                 Some(()) = OptionFuture::from(asked) => {}
                 () = tokio::time::sleep_until(next.min(deadline)) => {}
             }
@@ -258,7 +260,7 @@ impl Election {
             began = self.clock.instant();
             let passes = self.has_led_long_enough();
             if passes && let Some(term) = &mut self.memory.term {
-                // The next write of the Lease says so.
+                // The next write of the Lease removes the annotation.
                 term.on_probation = false;
             }
             // An attempt in flight ends at the deadline: its outcome no longer matters.
@@ -268,14 +270,14 @@ impl Election {
                 () = tokio::time::sleep_until(deadline) => continue,
             };
             match ended {
-                // What was written while the gate was shut is refused for good: there is no way back.
+                // The gate has refused writes while it was closed. Those syncs have ended, so that leading cannot go on.
                 Ended::Leads { .. } if self.keeper.has_expired() => return Some(self.too_late()),
                 Ended::Leads { since } => {
                     deadline = self.extend(since);
                     if passes {
                         self.end_probation();
                     }
-                    // The Lease will be released for this standby. The process is told to end.
+                    // The Lease will be released for this standby. The process is asked to end.
                     if let Some(applicant) = self.memory.applicant.take() {
                         let Applicant { identity, version } = &applicant;
                         let lock = self.lock();
@@ -285,13 +287,13 @@ impl Election {
                     }
                 }
                 Ended::Held { by } => return Some(format!("the lease is held by {by}")),
-                Ended::LeftToOthers { .. } => return Some("the lease was released by somebody else".to_owned()),
+                Ended::LeftToOthers { .. } => return Some("another client released the lease".to_owned()),
                 Ended::Failed { .. } => {}
             }
         }
     }
 
-    /// Tells what the version of this process is from now on, and what became of the version before.
+    /// Reports the probation of this version and the failure of the version before it, as Events, logs and metrics.
     fn begin_term(&mut self) {
         let condemned = self.memory.condemned.take();
         let (Some(probation), Some(probations), Some(term)) =
@@ -302,7 +304,7 @@ impl Election {
         if let Some(version) = condemned {
             probations.failed.inc();
             let lock = self.lock();
-            tracing::error!(lock, version, "A version has failed its probation, and is not given the lease again");
+            tracing::error!(lock, version, "A version has failed its probation, and does not get the lease again");
             let message = format!("version {version} has failed its probation; version {} leads", term.version);
             self.event(EventType::Warning, "ProbationFailed", message);
         }
@@ -315,7 +317,7 @@ impl Election {
         }
     }
 
-    /// Whether this leader is on probation and has led for the time of it.
+    /// Whether this leader is on probation and has led for the whole time of the probation.
     fn has_led_long_enough(&self) -> bool {
         let since = self.status.state.lock().on_probation_since;
         let led_for = since.map(|since| self.clock.instant().saturating_duration_since(since));
@@ -323,7 +325,7 @@ impl Election {
         led_for.is_some() && led_for >= time
     }
 
-    /// Tells that the version of this process is proven, once its Lease says so.
+    /// Reports that the version of this process is proven, after its Lease has stated that.
     fn end_probation(&mut self) {
         self.status.state.lock().on_probation_since = None;
         let Some(Probation { version, time }) = &self.settings.probation else { return };
@@ -336,11 +338,11 @@ impl Election {
     }
 
     fn too_late(&mut self) -> String {
-        let trouble = self.trouble.take().unwrap_or_else(|| "no attempt was made or answered".to_owned());
+        let trouble = self.trouble.take().unwrap_or_else(|| "no attempt was made, or none was answered".to_owned());
         format!("not renewed in time, last: {trouble}")
     }
 
-    /// A success that was asked for at `since` and is known now moves the deadline.
+    /// Moves the deadline of the gate after a successful request that was sent at `since`. Returns the deadline.
     fn extend(&mut self, since: Instant) -> Instant {
         let now = self.clock.instant();
         let suspended = self.clock.suspended().saturating_sub(self.suspended);
@@ -353,7 +355,7 @@ impl Election {
         deadline
     }
 
-    /// One attempt to acquire or renew.
+    /// Makes one attempt to acquire or to renew the Lease.
     async fn attempt(&mut self) -> Ended {
         let (mut attempt, mut request) = Attempt::begin(&self.memory, self.moment());
         let ended = loop {
@@ -392,7 +394,7 @@ impl Election {
         match &ended {
             Ended::Leads { .. } => {}
             Ended::Held { by } => tracing::debug!(lock, holder = by, "The lease is held and has not expired yet"),
-            Ended::LeftToOthers { .. } => tracing::debug!(lock, "The lease is free and left to others for a while"),
+            Ended::LeftToOthers { .. } => tracing::debug!(lock, "The lease is left to other candidates for a while"),
             Ended::Failed { why } => tracing::error!(lock, err = why, "Error retrieving or updating lease lock"),
         }
         ended
@@ -402,7 +404,7 @@ impl Election {
         Moment { instant: self.clock.instant(), wall: self.clock.now() }
     }
 
-    /// Puts one request to the API server.
+    /// Sends one request to the API server.
     async fn ask(&self, request: &Request) -> Reply {
         let (namespace, name) = (&*self.settings.namespace, &*self.settings.name);
         let (lease, leases) = (Target::object(LEASES, namespace, name), Target::object(LEASES, namespace, ""));
@@ -425,7 +427,7 @@ impl Election {
         }
     }
 
-    /// Gives the Lease up, if it is ours.
+    /// Releases the Lease if this candidate holds it.
     async fn release(&mut self) -> Result<(), String> {
         let left = self.writes.left(self.clock.instant());
         loop {
@@ -438,7 +440,7 @@ impl Election {
             let Some(given_up) = step::given_up(&lease, &self.memory, now, left.as_ref(), heir) else { return Ok(()) };
             match self.ask(&Request::Replace(given_up)).await {
                 Reply::Lease(_) | Reply::Missing(_) => return Ok(()),
-                // A renewal whose answer was lost may have come in between: look again, a little later.
+                // A renewal without answer may have taken effect meanwhile. Read the Lease again after a pause.
                 Reply::Failed(why) => {
                     tracing::debug!(lock = self.lock(), err = why, "Failed to release lease, trying again");
                     self.clock.sleep(Duration::from_millis(100)).await;
@@ -447,7 +449,7 @@ impl Election {
         }
     }
 
-    /// Records an Event about the Lease.
+    /// Records an Event on the Lease.
     fn event(&self, kind: EventType, reason: &'static str, message: String) {
         if let Some(lease) = self.status.lease() {
             self.recorder.event(&lease, kind, reason, message);
@@ -456,7 +458,7 @@ impl Election {
 }
 
 impl Drop for Election {
-    /// An election that is dropped in the middle leaves no open gate behind.
+    /// Closes the gate of an election that is dropped while it runs.
     fn drop(&mut self) {
         self.keeper.close();
     }

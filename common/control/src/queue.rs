@@ -1,8 +1,8 @@
 //! The work queue.
 //!
-//! Semantics are client-go's: a key waits once however often it is added, is never processed by two workers at once, and
-//! runs exactly once more if it was added while being processed. On top there are two priorities, so that what a user just
-//! changed is not behind the keys of an initial list. A key that keeps failing backs off exponentially and is never dropped.
+//! The semantics are client-go's: a key waits at most once, is never processed by two workers at the same time, and runs exactly
+//! once more if it was added while being processed. In addition there are two priorities, so that changes by users overtake the
+//! keys of an initial list. A failing key backs off exponentially and is never dropped.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -23,55 +23,56 @@ use crate::{
     meta::Key,
 };
 
-/// Replaces delays that overflow the clock.
+/// Used instead of a delay that overflows the clock.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// How many keys a queue keeps while nobody works on it. On a standby, keys of objects that have gone since would pile up.
+/// The most keys that a held queue keeps. On a standby, the keys of deleted objects would otherwise accumulate.
 const MAX_HELD: usize = 50_000;
 
-/// Which keys go first.
+/// The order between keys. Keys of a higher priority are handed out first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Start-up and resync.
+    /// The key of a start-up or a resync.
     Low,
-    /// Something changed.
+    /// The key of a change.
     Normal,
 }
 
-/// How failing keys are delayed.
+/// The delays of failing keys.
 #[derive(Clone, Debug)]
 pub struct Backoff {
-    /// Delay after the first failure.
+    /// Delay after the first failure. Each further failure doubles the delay.
     pub base: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// Keys a second and burst, over all failing keys of one [tenant](QueueKey::tenant).
+    /// Retries per second and burst, shared by all failing keys of one [tenant](QueueKey::tenant); `None` for no limit.
     pub bucket: Option<(f64, u32)>,
 }
 
 impl Default for Backoff {
-    /// client-go's default controller rate limiter, whose bucket all keys share.
+    /// Returns the values of client-go's default controller rate limiter. There all keys share one bucket; here each tenant has
+    /// its own.
     fn default() -> Self {
         Self { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) }
     }
 }
 
 impl Backoff {
-    /// The delay after `failures` earlier failures.
+    /// Returns the delay of a key that has failed `failures` times before.
     pub fn delay(&self, failures: u32) -> Duration {
         let factor = 1u32.checked_shl(failures).filter(|_| failures < 31);
         factor.and_then(|f| self.base.checked_mul(f)).map_or(self.max, |d| d.min(self.max))
     }
 }
 
-/// A key of a work queue.
+/// The key of an object in a work queue.
 pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
-    /// Reads what `Display` writes.
+    /// Parses the output of `Display`; `None` if the text is not a key.
     fn parse(text: &str) -> Option<Self>;
 
-    /// The tenant whose objects the key stands for: its namespace, or "" for what belongs to the cluster.
+    /// Returns the unit by which retries are limited: the namespace of the key, or "" for cluster-scoped objects.
     ///
-    /// Retries are limited by tenant, so that a crowd of failing keys delays no failing key of another namespace.
+    /// Many failing keys of one namespace therefore do not delay the failing keys of another one.
     fn tenant(&self) -> &str;
 }
 
@@ -91,25 +92,25 @@ impl QueueKey for Key {
 
 /// The token buckets that limit the retries of each tenant.
 ///
-/// A bucket that is full is dropped when the number of buckets has doubled: their number is at most about twice the number of
+/// Full buckets are dropped whenever the number of buckets has doubled. There are thus at most about twice as many buckets as
 /// tenants with failing keys.
 struct RetryLimits {
     qps: f64,
     burst: u32,
     buckets: HashMap<Box<str>, Throttle>,
-    /// The number of buckets at which full ones are dropped.
+    /// The number of buckets at which full buckets are dropped.
     prune_at: usize,
 }
 
 impl RetryLimits {
-    /// The smallest number of buckets at which full ones are dropped.
+    /// The lower limit of `prune_at`.
     const PRUNE_AT_LEAST: usize = 64;
 
     fn new(qps: f64, burst: u32) -> Self {
         Self { qps, burst, buckets: HashMap::default(), prune_at: Self::PRUNE_AT_LEAST }
     }
 
-    /// Takes a token of the tenant and returns how long to wait for it.
+    /// Takes a token from the tenant's bucket and returns how long to wait for the token.
     fn reserve(&mut self, tenant: &str, now: Instant) -> Duration {
         if let Some(bucket) = self.buckets.get(tenant) {
             return bucket.reserve(now);
@@ -125,23 +126,23 @@ impl RetryLimits {
     }
 }
 
-/// Is told what happens to keys, for metrics.
+/// Receives the events of a queue, for metrics.
 pub trait QueueObserver: Send + Sync {
-    /// A key became dirty.
+    /// A key began to wait.
     fn added(&self) {}
-    /// A key was handed out after waiting this long.
+    /// A key was handed out after it had waited for this time.
     fn taken(&self, _waited: Duration) {}
-    /// A key's processing ended after this long.
+    /// The processing of a key ended after this time.
     fn done(&self, _worked: Duration) {}
-    /// A key was added with a delay or rate-limited.
+    /// A key was added with a delay or a back-off.
     fn retried(&self) {}
-    /// A worker waits for more keys, and for one that is due at that time.
+    /// A worker found no waiting key. The first delayed key is due at this time.
     fn waits_until(&self, _due: Instant) {}
 }
 
 impl QueueObserver for () {}
 
-/// A work queue. Clones share it.
+/// A work queue of unique keys. Clones share the queue.
 pub struct Queue<K> {
     inner: Arc<Shared<K>>,
 }
@@ -161,29 +162,33 @@ struct Shared<K> {
 }
 
 struct State<K> {
-    /// Keys to hand out, in order. A key that moved up leaves a stale entry behind in the lower line.
+    /// Waiting keys in order, one line per [`Priority`]. A key that was raised to `Normal` leaves a stale entry in the `Low`
+    /// line.
     lines: [VecDeque<K>; 2],
-    /// Keys that need processing, with their priority and since when. Keys in `lines` are here and not in `processing`.
+    /// Keys that need processing, with priority and time of addition. Every valid entry of `lines` is here and not in
+    /// `processing`.
     dirty: HashMap<K, (Priority, Instant)>,
-    /// Keys being processed, since when.
+    /// Keys in progress, with their start time.
     processing: BTreeMap<K, Instant>,
-    /// Keys that are due later.
+    /// Keys with a delay that ends even if the key is handed out before.
     delayed: Timers<K>,
-    /// Keys that are due later unless they are handed out before.
+    /// Keys with a delay that is cancelled when the key is handed out before.
     rechecks: Timers<K>,
-    /// Failures of each key since it was last forgotten.
+    /// Consecutive failures of each key. [`Queue::forget`] resets them.
     failures: HashMap<K, u32>,
     retry_limits: Option<RetryLimits>,
-    /// Nobody works here yet: what comes in is not told to the observer.
+    /// Whether no worker has started yet. Until then the observer does not count keys.
     held: bool,
-    /// Keys were dropped while the queue was held, and are until it is opened.
+    /// Whether the held queue has dropped its keys. Further keys are dropped, too, until the queue is opened.
     overflowed: bool,
     closed: bool,
 }
 
 impl<K: QueueKey> State<K> {
-    /// Whether a key is dropped because nobody works here and too many wait already. Those that wait go as well: whoever opens the
-    /// queue brings back the keys of what is there by then.
+    /// Returns whether to drop a new key because the held queue is full.
+    ///
+    /// The waiting keys are dropped as well. After [`Queue::open`] the caches are replayed, which adds the keys of all existing
+    /// objects.
     fn overflows(&mut self) -> bool {
         let count = self.dirty.len() + self.delayed.by_key.len() + self.rechecks.by_key.len();
         if self.held && !self.overflowed && count >= MAX_HELD {
@@ -209,7 +214,7 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: QueueKey> Timers<K> {
-    /// Sets the time of a key, unless it has an earlier one. Returns whether the time was set.
+    /// Sets the time of a key, unless the key has an earlier time. Returns whether the time was set.
     fn set_earlier(&mut self, key: K, at: Instant) -> bool {
         if self.by_key.get(&key).is_some_and(|known| *known <= at) {
             return false;
@@ -226,12 +231,12 @@ impl<K: QueueKey> Timers<K> {
         }
     }
 
-    /// The time at which the first key is due.
+    /// Returns the time at which the first key is due.
     fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Removes a key that is due.
+    /// Removes and returns a key that is due.
     fn pop_due(&mut self, now: Instant) -> Option<K> {
         let (_, key) = self.next().filter(|at| *at <= now).and_then(|_| self.by_time.pop_first())?;
         self.by_key.remove(&key);
@@ -243,38 +248,38 @@ impl<K: QueueKey> Timers<K> {
     }
 }
 
-/// What a queue holds, for diagnostics.
+/// The content of a queue, for diagnostics.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct QueueState {
-    /// Keys waiting to be processed.
+    /// Keys that wait to be processed, in alphabetical order.
     pub waiting: Vec<String>,
-    /// Keys being processed, with the seconds they have been.
+    /// Keys in progress, with the seconds since their start.
     pub processing: Vec<(String, f64)>,
     /// Delayed keys, with the seconds until they are due.
     pub delayed: Vec<(String, f64)>,
-    /// Failing keys with their failures.
+    /// Failing keys with their number of failures, the most failures first.
     pub failing: Vec<(String, u32)>,
 }
 
-/// A queue that is not kept alive by this.
+/// A handle that does not keep the queue alive.
 pub struct WeakQueue<K> {
     inner: Weak<Shared<K>>,
 }
 
 impl<K> WeakQueue<K> {
-    /// The queue, if it still exists.
+    /// Returns the queue; `None` if it has been dropped.
     pub fn upgrade(&self) -> Option<Queue<K>> {
         self.inner.upgrade().map(|inner| Queue { inner })
     }
 }
 
 impl<K: QueueKey> Queue<K> {
-    /// A handle that does not keep the queue alive.
+    /// Returns a handle that does not keep the queue alive.
     pub fn downgrade(&self) -> WeakQueue<K> {
         WeakQueue { inner: Arc::downgrade(&self.inner) }
     }
 
-    /// An empty queue.
+    /// Creates an empty, open queue.
     pub fn new(clock: Clock, backoff: Backoff, observer: Option<Arc<dyn QueueObserver>>) -> Self {
         let state = State {
             lines: [VecDeque::new(), VecDeque::new()],
@@ -293,7 +298,7 @@ impl<K: QueueKey> Queue<K> {
         Self { inner: Arc::new(shared) }
     }
 
-    /// Adds a key.
+    /// Adds a key that may be handed out at once.
     pub fn add(&self, key: K, priority: Priority) {
         let mut state = self.inner.state.lock();
         if !state.closed {
@@ -322,14 +327,16 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Keys wait without being counted: a standby has no backlog, and nobody waits for it. Beyond 50,000 keys, all are dropped.
-    /// Ends with [`Queue::open`].
+    /// Holds the queue, for a standby: keys wait without being counted, and all keys are dropped when there are more than 50,000.
+    ///
+    /// [`Queue::open`] ends this.
     pub fn hold(&self) {
         self.inner.state.lock().held = true;
     }
 
-    /// From now on keys are worked on. Those that wait are counted as if they came just now. Returns whether keys were dropped: the
-    /// caches have to be replayed then.
+    /// Opens a held queue, and counts its waiting keys as if they had just been added.
+    ///
+    /// Returns whether keys were dropped. The caller then has to replay the caches.
     #[must_use]
     pub fn open(&self) -> bool {
         let mut state = self.inner.state.lock();
@@ -344,13 +351,13 @@ impl<K: QueueKey> Queue<K> {
         std::mem::take(&mut state.overflowed)
     }
 
-    /// Adds a key after a delay. A key that is delayed already keeps the earlier time.
+    /// Adds a key after a delay, counted as a retry. An earlier time that the key already has stays.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.count_retry();
         self.add_debounced(key, delay);
     }
 
-    /// Adds a key after a delay in which more of the same may come. Not a retry.
+    /// Adds a key after a delay in which further events may accumulate. Does not count as a retry.
     pub fn add_debounced(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key, Priority::Normal);
@@ -358,9 +365,9 @@ impl<K: QueueKey> Queue<K> {
         self.set_timer(key, delay, |state| &mut state.delayed);
     }
 
-    /// Adds a key after a delay, unless it is handed out before.
+    /// Adds a key after a delay, unless the key is handed out before.
     ///
-    /// For a sync that waits for an event: the event adds the key, and the delay matters only if the event does not come.
+    /// For a sync that waits for an event: the event adds the key, and the delay matters only if the event does not arrive.
     pub fn recheck_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add_after(key, delay);
@@ -380,7 +387,7 @@ impl<K: QueueKey> Queue<K> {
         if state.closed || state.overflows() {
             return;
         }
-        // A delay that no clock can hold, such as one computed from a field of an object, is as good as never.
+        // A delay that overflows the clock, for example one computed from a field of an object, means never.
         let now = self.inner.clock.instant();
         let at = now.checked_add(delay).unwrap_or(now + FOREVER);
         if timers(&mut state).set_earlier(key, at) {
@@ -388,7 +395,7 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Adds a key that failed, after its back-off.
+    /// Adds a failed key after its back-off, and counts the failure.
     pub fn add_rate_limited(&self, key: K) {
         let now = self.inner.clock.instant();
         let mut state = self.inner.state.lock();
@@ -400,8 +407,8 @@ impl<K: QueueKey> Queue<K> {
         self.add_after(key, backoff.max(limited.unwrap_or_default()));
     }
 
-    /// Adds a key whose sync met a conflict, which counts as a failure: at once if it is the first failure in a row, after its back-off
-    /// otherwise.
+    /// Adds a key after a conflict, and counts a failure. The key comes back at once after the first failure in a row, otherwise
+    /// after its back-off.
     pub fn add_conflicting(&self, key: K) {
         if self.failures(&key) > 0 {
             return self.add_rate_limited(key);
@@ -410,23 +417,23 @@ impl<K: QueueKey> Queue<K> {
         self.add_after(key, Duration::ZERO);
     }
 
-    /// Forgets a key's failures.
+    /// Resets the failures of a key.
     pub fn forget(&self, key: &K) {
         self.inner.state.lock().failures.remove(key);
     }
 
-    /// How often a key has failed since it was last forgotten.
+    /// Returns the number of consecutive failures of a key.
     pub fn failures(&self, key: &K) -> u32 {
         self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
     }
 
-    /// The next key to process; `None` once the queue is closed. The caller calls [`Queue::done`] afterwards.
+    /// Waits for the next key; `None` once the queue is closed. The caller calls [`Queue::done`] when the key has been processed.
     pub async fn next(&self) -> Option<K> {
         loop {
             let due = {
                 let mut state = self.inner.state.lock();
                 if state.closed {
-                    // Whoever waits next must hear of it, too.
+                    // Wakes the next waiting worker, so that all of them end.
                     self.inner.changed.notify_one();
                     return None;
                 }
@@ -456,7 +463,7 @@ impl<K: QueueKey> Queue<K> {
     fn pop(&self, state: &mut State<K>, now: Instant) -> Option<K> {
         for line in [Priority::Normal, Priority::Low] {
             while let Some(key) = state.lines[line as usize].pop_front() {
-                // A key that moved up is handed out from the upper line only.
+                // An entry in the `Low` line is stale if the key was raised to `Normal`.
                 if state.processing.contains_key(&key) || state.dirty.get(&key).is_none_or(|(p, _)| *p != line) {
                     continue;
                 }
@@ -471,7 +478,7 @@ impl<K: QueueKey> Queue<K> {
         None
     }
 
-    /// Ends a key's processing; if it was added meanwhile it waits again.
+    /// Ends the processing of a key. A key that was added meanwhile waits again.
     pub fn done(&self, key: &K) {
         let mut state = self.inner.state.lock();
         if let Some(since) = state.processing.remove(key) {
@@ -483,34 +490,34 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Hands out no more keys; what is waiting or delayed is dropped.
+    /// Closes the queue: no key is handed out any more, and waiting or delayed keys are dropped.
     pub fn close(&self) {
         self.inner.state.lock().closed = true;
         self.inner.changed.notify_one();
     }
 
-    /// Whether no more keys are handed out. A long sync may end early then: whoever comes next goes on with it.
+    /// Whether the queue is closed. A long sync may then end early; the next leader finishes its work.
     pub fn is_closed(&self) -> bool {
         self.inner.state.lock().closed
     }
 
-    /// How many keys wait.
+    /// Returns the number of waiting keys.
     pub fn len(&self) -> usize {
         self.inner.state.lock().dirty.len()
     }
 
-    /// Whether nothing waits, is delayed or is being processed.
+    /// Whether no key waits, is delayed or is in progress.
     pub fn is_idle(&self) -> bool {
         let state = self.inner.state.lock();
         state.dirty.is_empty() && state.processing.is_empty() && state.delayed.is_empty() && state.rechecks.is_empty()
     }
 
-    /// Whether no key waits.
+    /// Whether no key waits. Keys may still be delayed or in progress.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Seconds that keys in progress have been worked on, together and the longest.
+    /// Returns for how long the keys in progress have been processed: the sum and the maximum.
     pub fn unfinished(&self) -> (Duration, Duration) {
         let state = self.inner.state.lock();
         let now = self.inner.clock.instant();
@@ -518,7 +525,7 @@ impl<K: QueueKey> Queue<K> {
         (ages.clone().sum(), ages.max().unwrap_or_default())
     }
 
-    /// What the queue holds, at most `limit` keys of each sort.
+    /// Returns the content of the queue, at most `limit` keys in each category.
     pub fn state(&self, limit: usize) -> QueueState {
         let state = self.inner.state.lock();
         let now = self.inner.clock.instant();
@@ -582,7 +589,7 @@ mod tests {
         for _ in 0..3 {
             q.add(key("a"), Priority::Normal);
         }
-        assert_eq!(soon(&q).await, None, "never twice at once");
+        assert_eq!(soon(&q).await, None, "never two workers at the same time");
         q.done(&key("a"));
         assert_eq!(soon(&q).await.as_deref(), Some("a"));
         q.done(&key("a"));
@@ -591,7 +598,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_just_changed_overtakes_the_initial_list() {
+    async fn changed_keys_overtake_the_initial_list() {
         let q = queue();
         for k in ["a", "b", "c"] {
             q.add(key(k), Priority::Low);
@@ -629,10 +636,10 @@ mod tests {
         assert_eq!(q.next().await.as_deref(), Some("a"));
         q.done(&key("a"));
         assert_eq!(q.next().await.as_deref(), Some("a"));
-        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(9), "a delay of another kind stays");
+        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(9), "a delay of `add_after` stays");
         q.done(&key("a"));
         assert!(q.is_idle());
-        // Where no event comes, the key comes back.
+        // Without an event, the key comes back after the delay.
         q.recheck_after(key("a"), Duration::from_secs(2));
         assert_eq!(q.state(1).delayed.len(), 1);
         assert_eq!(q.next().await.as_deref(), Some("a"));
@@ -666,7 +673,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn buckets_of_tenants_that_fail_no_more_are_dropped() {
+    async fn buckets_of_tenants_without_failures_are_dropped() {
         let q = queue();
         for n in 0..10_000 {
             q.add_rate_limited(format!("tenant-{n}/web"));
@@ -712,7 +719,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_has_no_backlog_and_keys_are_counted_from_when_it_leads() {
+    async fn a_standby_has_no_backlog_and_a_leader_counts_keys_from_its_take_over() {
         let counts = Arc::new(Counts::default());
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
@@ -725,13 +732,13 @@ mod tests {
         assert_eq!(counts.0.lock().0, 1);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(q.next().await.as_deref(), Some("a"));
-        assert_eq!(*counts.0.lock(), (2, 0, Duration::from_secs(2)), "not since it was seen");
+        assert_eq!(*counts.0.lock(), (2, 0, Duration::from_secs(2)), "the wait counts from the opening");
         assert_eq!(q.next().await.as_deref(), Some("b"));
         assert_eq!(*counts.0.lock(), (2, 0, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_keeps_a_bounded_number_of_keys_and_says_that_it_dropped_some() {
+    async fn a_standby_keeps_a_bounded_number_of_keys_and_reports_dropped_keys() {
         let q = queue();
         q.hold();
         for n in 0..3 * MAX_HELD {
@@ -750,7 +757,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_debounced_key_is_no_retry() {
+    async fn a_debounced_key_does_not_count_as_a_retry() {
         let counts = Arc::new(Counts::default());
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
@@ -805,8 +812,8 @@ mod tests {
                             owed.insert(k);
                         }
                         2 => if let Some(got) = soon(&q).await {
-                            assert!(!processing.contains(&got), "twice at once: {got}");
-                            assert!(owed.remove(&got), "nobody asked for {got}");
+                            assert!(!processing.contains(&got), "two workers at the same time: {got}");
+                            assert!(owed.remove(&got), "{got} was not added");
                             processing.push(got);
                         },
                         _ => if let Some(done) = processing.pop() { q.done(&done) },
@@ -823,7 +830,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earlier_of_two_delays_counts_whichever_came_first() {
+    async fn the_earlier_of_two_delays_wins_in_either_order() {
         for (first, second) in [(10, 60), (60, 10)] {
             let q = queue();
             q.add_after(key("a"), Duration::from_secs(first));
@@ -832,12 +839,12 @@ mod tests {
             assert_eq!(q.next().await.as_deref(), Some("a"));
             assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(10));
             q.done(&key("a"));
-            assert!(q.is_idle(), "the later one is dropped");
+            assert!(q.is_idle(), "the later delay is dropped");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_delay_beyond_the_clock_is_as_good_as_never() {
+    async fn a_delay_beyond_the_clock_never_ends() {
         let q = queue();
         q.add_after(key("a"), Duration::MAX);
         assert_eq!(q.state(1).delayed.len(), 1);

@@ -1,4 +1,4 @@
-//! How the process and its control loops know each other.
+//! The interface between the process and its control loops.
 
 use std::{
     any::{Any, TypeId},
@@ -25,72 +25,73 @@ use crate::{
     store::Store,
 };
 
-/// A control loop that a binary can run.
+/// The static description of a control loop, from which a binary starts the loop.
 #[derive(Clone, Copy)]
 pub struct LoopDefinition {
-    /// Canonical name, as `--controllers` and logs know it: `replicaset-controller`.
+    /// Canonical name in `--controllers` and in logs: `replicaset-controller`.
     pub name: &'static str,
-    /// The older name `--controllers` accepts as well: `replicaset`.
+    /// Older name that `--controllers` accepts as well: `replicaset`.
     pub alias: &'static str,
-    /// What its user agent ends in and its ServiceAccount is called upstream: `replicaset-controller`.
+    /// Suffix of the user agent, and name of the ServiceAccount upstream: `replicaset-controller`.
     pub client: &'static str,
-    /// Component its Events come from.
+    /// `source.component` of the loop's Events.
     pub component: &'static str,
-    /// The writes by which a second writer that runs the loop is noticed.
+    /// Writes that only this loop makes. Such a write by another process reveals a second writer.
     pub owned_writes: &'static [OwnedWrites],
-    /// Builds the loop and starts its informers; its workers wait for the gate and for the caches.
+    /// Builds the loop and starts its informers. The workers wait for the gate and for the caches.
     pub start: fn(Context) -> Arc<dyn Running>,
 }
 
 impl LoopDefinition {
-    /// A loop whose client and component have its name.
+    /// Creates a definition whose client and component equal `name`.
     pub const fn new(name: &'static str, alias: &'static str, start: fn(Context) -> Arc<dyn Running>) -> Self {
         Self { name, alias, client: name, component: name, owned_writes: &[], start }
     }
 
-    /// The same with another client and another component.
+    /// Sets the client and the component.
     #[must_use]
     pub const fn known_as(self, client: &'static str, component: &'static str) -> Self {
         Self { client, component, ..self }
     }
 
-    /// The same with writes that nobody else makes.
+    /// Sets the writes that no other loop makes.
     #[must_use]
     pub const fn owning(self, owned_writes: &'static [OwnedWrites]) -> Self {
         Self { owned_writes, ..self }
     }
 }
 
-/// What a control loop is built from.
+/// The dependencies of a control loop: API client, clock, settings, metrics.
 #[derive(Clone)]
 pub struct Context {
-    /// The API server, behind the gate.
+    /// Client of the API server. Writes pass the gate.
     pub api: Api,
-    /// Time and randomness.
+    /// Source of time and randomness.
     pub clock: Clock,
-    /// The permission to write.
+    /// The permission to write: open while this process leads.
     pub gate: Gate,
     /// Flags, feature gates and tuned values.
     pub settings: Arc<Settings>,
-    /// Where metrics are registered.
+    /// Registry for the loop's metrics.
     pub metrics: Metrics,
     /// Records Events under the loop's component.
     pub recorder: Recorder,
-    /// Sees the accounts of syncs, if somebody wants to.
+    /// Observes the accounts of syncs; only the simulation and tests set this.
     pub accounts: Option<Arc<dyn AccountObserver>>,
-    /// Looks at what the caches read for writes of a second writer, if it is to.
+    /// Searches the objects that the caches receive for writes of a second writer; `None` if this search is off.
     pub sampler: Option<Arc<WriteSampler>>,
-    /// What the loops of this process share: one and the same for all of them.
+    /// Values that all loops of this process share. Every loop gets a clone of the same value.
     pub shared: Shared,
 }
 
 impl Context {
-    /// How every cache of this process is read.
+    /// Returns the configuration of a short-lived cache: no resync, no metrics, no search for a second writer.
     pub fn reading(&self) -> informer::Config {
         informer::Config { streaming: self.settings.gate(&WATCH_LIST_CLIENT), ..informer::Config::default() }
     }
 
-    /// How caches of this process are kept that last as long as it does: replayed as the operator wants it, and counted.
+    /// Returns the configuration of a cache that lives as long as the process: with resyncs, metrics and the search for a second
+    /// writer.
     pub fn caches(&self) -> informer::Config {
         informer::Config {
             resync: self.settings.resync_period(&self.clock),
@@ -100,38 +101,41 @@ impl Context {
         }
     }
 
-    /// Starts a cache in `store` that lasts as long as this process; `handler` hears of its changes.
+    /// Starts a cache in `store` that lives as long as this process. `handler` is called with each change.
     pub fn informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
         Informer::start_with(self.api.clone(), self.caches(), store, vec![handler])
     }
 
-    /// The same for the objects with a label of that key. The controller gives that label to its objects.
+    /// Starts a cache of the objects that carry `label`. The controller sets this label on its objects.
     pub fn filtered_informer<K: Object>(&self, label: &'static str, handler: Handler<K>) -> FilteredInformer<K> {
         let cached = Cached::new(Arc::default(), vec![handler]);
         SinkInformer::follow_labelled(self.api.clone(), self.caches(), label, cached)
     }
 
-    /// The cache of a kind that the loops of this process share. The first call starts it.
+    /// Returns the process-wide cache of a kind. The first call starts the informer.
     pub fn shared_informer<K: Object>(&self) -> Arc<SharedInformer<K>> {
         self.shared.get_or_make(|| SharedInformer::start(self.api.clone(), self.caches()))
     }
 
-    /// A ledger whose records last as long as `--tune expectations-timeout` says.
+    /// Creates a ledger whose records expire after `--tune expectations-timeout`.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(self.clock.clone(), self.settings.duration(&EXPECTATIONS_TIMEOUT))
     }
 }
 
-/// What the loops of one process keep once instead of each for itself, by type: a cache of Pods that several read.
+/// Values that the loops of one process share, keyed by type: for example one cache of Pods for several loops.
 ///
-/// A value lives as long as one loop holds it. Clones share everything; `Default` begins a new process, so to speak.
+/// A value is dropped when the last loop drops its `Arc`. Clones share all values; `Shared::default()` shares nothing with other
+/// instances.
 #[derive(Clone, Default)]
 pub struct Shared {
     values: Arc<Mutex<BTreeMap<TypeId, Weak<dyn Any + Send + Sync>>>>,
 }
 
 impl Shared {
-    /// The value of that type; whoever asks first makes it. `make` must not ask for another value: the values are locked.
+    /// Returns the value of type `T`. The first caller creates the value with `make`.
+    ///
+    /// `make` must not call this method: the values are locked meanwhile.
     pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut values = self.values.lock();
         if let Some(known) = values.get(&TypeId::of::<T>()).and_then(Weak::upgrade)
@@ -146,36 +150,37 @@ impl Shared {
     }
 }
 
-/// A control loop that runs.
+/// A control loop that has been started.
 pub trait Running: Send + Sync {
-    /// Whether every cache holds its first full set, its handlers have seen it, and it has not lost touch with the API server
-    /// since; otherwise what is waited for.
+    /// Returns `Ok` if every cache is filled, its handlers have processed the first full set, and its watch works. The error
+    /// names the cache that is not ready.
     fn ready(&self) -> Result<(), String>;
-    /// What is wrong that does not keep the loop from its work, for those who ask how it is.
+    /// Describes problems that do not make the loop unready, for diagnostics; `None` if there are none.
     fn troubles(&self) -> Option<String> {
         None
     }
-    /// The queue: depth, keys in progress, delayed keys with their time, failures.
+    /// Returns the state of the queue: waiting keys, keys in progress, delayed keys with their time, failures.
     fn debug_queue(&self) -> Value;
-    /// The caches: objects, versions, bytes where known, last event, state of the watch.
+    /// Returns the state of the caches: number of objects, version, last event, state of the watch.
     fn debug_cache(&self) -> Value;
-    /// The last plan of one key, or of all keys: what was decided and why.
+    /// Decides again for `key` and returns the plan with its reasons. Without a key: all failing keys and the recent plans.
     fn explain(&self, key: Option<&str>) -> Value;
-    /// The graph of objects that the loop keeps, as DOT: what is connected with these uids, or everything. Few keep one.
+    /// Returns the loop's graph of objects in DOT format, limited to the connections of these UIDs; the whole graph if there are
+    /// no UIDs. `None` if the loop has no graph.
     fn debug_graph(&self, _around: &[String]) -> Option<String> {
         None
     }
-    /// Stops taking keys and waits for the syncs in progress; nothing is written after it returns.
+    /// Stops taking keys and waits for the syncs in progress. The loop writes nothing after this future resolves.
     fn shutdown(&self) -> BoxFuture<'_, ()>;
 }
 
-/// A loop, and one that serves it: together they count as one.
+/// A loop and an auxiliary loop that appear as one in diagnostics.
 pub struct Pair {
-    /// The loop that has the caches.
+    /// The loop whose caches both use.
     pub main: Arc<dyn Running>,
-    /// The loop that serves it.
+    /// The auxiliary loop.
     pub second: Arc<dyn Running>,
-    /// The member under which diagnostics show the second loop.
+    /// JSON member that holds the state of the second loop in diagnostics.
     pub name: &'static str,
 }
 
@@ -194,7 +199,7 @@ impl Running for Pair {
         self.main.debug_cache()
     }
 
-    /// What the second loop says of a key is shown if it acts.
+    /// Includes the second loop's answer for a key only if that loop acts on the key.
     fn explain(&self, key: Option<&str>) -> Value {
         let mut out = self.main.explain(key);
         let second = self.second.explain(key);

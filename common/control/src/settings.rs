@@ -1,95 +1,95 @@
-//! What an operator can turn: feature gates, tuned values, workers.
+//! The operator's choices: feature gates, tuned values, numbers of workers.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::clock::Clock;
 
-/// A feature gate a controller knows.
+/// A feature gate that a controller implements.
 #[derive(Clone, Copy, Debug)]
 pub struct FeatureGate {
     /// Upstream's name.
     pub name: &'static str,
-    /// Position in 1.36 unless switched.
+    /// Upstream's default in Kubernetes 1.36.
     pub default: bool,
-    /// Whether the gate can no longer be switched (GA, locked).
+    /// Whether the operator cannot switch the gate (GA and locked upstream).
     pub locked: bool,
-    /// One line for the help text.
+    /// Description in `--help`, one line.
     pub help: &'static str,
 }
 
 impl FeatureGate {
-    /// A gate that is on unless switched off.
+    /// Creates a gate that is on by default.
     pub const fn on(name: &'static str, help: &'static str) -> Self {
         Self { name, default: true, locked: false, help }
     }
 
-    /// A gate that is off unless switched on.
+    /// Creates a gate that is off by default.
     pub const fn off(name: &'static str, help: &'static str) -> Self {
         Self { name, default: false, locked: false, help }
     }
 
-    /// A gate that is on and can no longer be switched.
+    /// Creates a gate that is always on.
     pub const fn locked(name: &'static str, help: &'static str) -> Self {
         Self { name, default: true, locked: true, help }
     }
 }
 
-/// A gate of upstream's caches that the gates `StaleControllerConsistency...` depend on; it has no other effect here.
+/// Upstream's gate for caches that know their version. Here it only switches the dependent gates `StaleControllerConsistency...`.
 pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on(
     "AtomicFIFO",
-    "Caches know the version they have reached; off switches the gates StaleControllerConsistency... off, too",
+    "Caches know their version; if off, the gates StaleControllerConsistency... are off, too",
 );
 
-/// A value that upstream fixes in code and that can be set with `--tune`.
+/// A value that upstream fixes in code and that `--tune` sets here.
 #[derive(Clone, Copy, Debug)]
 pub struct Tune {
-    /// Name.
+    /// Name in `--tune NAME=VALUE`.
     pub name: &'static str,
     /// Upstream's value.
     pub default: TuneValue,
-    /// One line for the help text.
+    /// Description in `--help`, one line.
     pub help: &'static str,
 }
 
-/// The value of a [`Tune`].
+/// The typed value of a [`Tune`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TuneValue {
-    /// A duration, written as Go writes them.
+    /// A duration, in Go's notation: `1m30s`.
     Duration(Duration),
-    /// A count.
+    /// A number of at least zero.
     Count(u64),
-    /// A count that may be negative.
+    /// A number that may be negative.
     Integer(i64),
     /// A number with a fraction.
     Ratio(f32),
-    /// On or off.
+    /// `true` or `false`.
     Switch(bool),
 }
 
 impl Tune {
-    /// A duration.
+    /// Creates a tune with a [`TuneValue::Duration`].
     pub const fn duration(name: &'static str, default: Duration, help: &'static str) -> Self {
         Self { name, default: TuneValue::Duration(default), help }
     }
 
-    /// A count.
+    /// Creates a tune with a [`TuneValue::Count`].
     pub const fn count(name: &'static str, default: u64, help: &'static str) -> Self {
         Self { name, default: TuneValue::Count(default), help }
     }
 
-    /// A switch.
+    /// Creates a tune with a [`TuneValue::Switch`].
     pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
         Self { name, default: TuneValue::Switch(default), help }
     }
 }
 
-/// How often every cached object is looked at again although nothing happened: every program has this flag.
+/// How often every cached object is synced again without a change. Every program has this flag.
 ///
 /// Upstream: `--min-resync-period`.
 pub const MIN_RESYNC_PERIOD: Tune = Tune::duration(
     "min-resync-period",
     Duration::from_hours(12),
-    "Look at every object again after this long, or up to twice that, although nothing happened to it; 0: never",
+    "How long until every object is synced again without a change, or up to twice this long; 0: never",
 );
 
 /// How long to wait for the caches to show a write of this process before syncing without it.
@@ -101,47 +101,47 @@ pub const EXPECTATIONS_TIMEOUT: Tune = Tune::duration(
     "How long to wait for the cache to show a write of this process before syncing without it",
 );
 
-/// How often a leader asks the API server for signs of a second writer: every program has this value.
+/// How often a leader searches the API server for traces of a second writer. Every program has this value.
 pub const SECOND_WRITER_PERIOD: Tune = Tune::duration(
     "second-writer-period",
     Duration::from_mins(5),
-    "How often a leader looks for a second writer of its objects, for example a kube-controller-manager whose loops are still on; 0: never",
+    "How often a leader searches for a second writer of its objects, for example a kube-controller-manager with the same loops; 0: never",
 );
 
-/// How long a process without work of its own lets events of watches gather: every program has this value. See [`crate::pace`].
+/// How long an idle process lets the events of watches accumulate. Every program has this value. See [`crate::pace`].
 pub const WATCH_BATCH_PERIOD: Tune = Tune::duration(
     "watch-batch-period",
     Duration::from_millis(20),
-    "How long events of watches may gather while none of them brings work and no answer is awaited; 0: each is handled when it arrives",
+    "How long an idle process lets the events of watches accumulate before it handles them; 0: handles each event when it arrives",
 );
 
-/// The gate of streaming lists: every program has it. Off, caches are filled page by page.
+/// The gate of streaming lists, in every program. If it is off, caches are filled page by page.
 pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate::on(
     "WatchListClient",
-    "Caches are filled by streaming lists where the server has them; off: page by page",
+    "Caches are filled by streaming lists if the server supports them; if off, page by page",
 );
 
-/// A flag that sets how many workers a loop has.
+/// A flag with the number of a loop's workers.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkersFlag {
-    /// Name without dashes in front: `concurrent-replicaset-syncs`.
+    /// Name without leading dashes: `concurrent-replicaset-syncs`.
     pub name: &'static str,
     /// Upstream's default.
     pub default: usize,
-    /// The smallest value accepted (upstream does not check some).
+    /// The smallest accepted value. Upstream does not check all of these flags.
     pub min: usize,
-    /// One line for the help text.
+    /// Description in `--help`, one line.
     pub help: &'static str,
 }
 
 impl WorkersFlag {
-    /// A flag whose smallest value is one worker.
+    /// Creates a flag that accepts one worker or more.
     pub const fn new(name: &'static str, default: usize, help: &'static str) -> Self {
         Self { name, default, min: 1, help }
     }
 }
 
-/// The operator's choices, after flags are read. Unknown names give the defaults the caller passes.
+/// The operator's choices from the command line. A name without a choice has the default of its definition.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     gates: BTreeMap<String, bool>,
@@ -151,96 +151,97 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Nothing switched.
+    /// Creates settings with all defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a feature gate.
+    /// Switches a feature gate on or off.
     #[must_use]
     pub fn with_gate(mut self, name: &str, on: bool) -> Self {
         self.gates.insert(name.to_owned(), on);
         self
     }
 
-    /// Sets a tuned value.
+    /// Overrides the value of a tune.
     #[must_use]
     pub fn with_tune(mut self, name: &str, value: TuneValue) -> Self {
         self.tunes.insert(name.to_owned(), value);
         self
     }
 
-    /// Sets the number of workers behind a flag.
+    /// Sets the number of workers for a flag.
     #[must_use]
     pub fn with_workers(mut self, flag: &str, workers: usize) -> Self {
         self.workers.insert(flag.to_owned(), workers);
         self
     }
 
-    /// Computes and counts, writes nothing.
+    /// Switches shadow mode on or off. A shadow decides and counts, and writes nothing.
     #[must_use]
     pub fn with_shadow(mut self, shadow: bool) -> Self {
         self.shadow = shadow;
         self
     }
 
-    /// Whether the gate is on.
+    /// Whether a feature gate is on.
     pub fn gate(&self, gate: &FeatureGate) -> bool {
         if gate.locked { gate.default } else { self.gates.get(gate.name).copied().unwrap_or(gate.default) }
     }
 
-    /// What `read` finds in the value of a tune, or else in its default.
+    /// Applies `read` to the value of a tune, or to its default if `read` returns `None`.
     fn value<T: Default>(&self, tune: &Tune, read: impl Fn(TuneValue) -> Option<T>) -> T {
         self.tunes.get(tune.name).copied().and_then(&read).or_else(|| read(tune.default)).unwrap_or_default()
     }
 
-    /// The duration behind a tune; its default where it is no duration.
+    /// Returns the duration of a tune; its default if the operator's value has another type.
     pub fn duration(&self, tune: &Tune) -> Duration {
         self.value(tune, |value| if let TuneValue::Duration(duration) = value { Some(duration) } else { None })
     }
 
-    /// The count behind a tune; its default where it is no count.
+    /// Returns the count of a tune; its default if the operator's value has another type.
     pub fn count(&self, tune: &Tune) -> u64 {
         self.value(tune, |value| if let TuneValue::Count(count) = value { Some(count) } else { None })
     }
 
-    /// The count behind a tune as the size of something that has at least one member.
+    /// Returns the count of a tune as a size of at least one.
     pub fn size(&self, tune: &Tune) -> usize {
         usize::try_from(self.count(tune)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Whether a sync waits until the caches show what was last written for its object: `gate` is on, and [`ATOMIC_FIFO`].
+    /// Whether a sync waits until the caches show the last writes for its object: if both `gate` and [`ATOMIC_FIFO`] are on.
     pub fn reads_own_writes(&self, gate: &FeatureGate) -> bool {
         self.gate(gate) && self.gate(&ATOMIC_FIFO)
     }
 
-    /// The number behind a tune; its default where it is no such number.
+    /// Returns the integer of a tune; its default if the operator's value has another type.
     pub fn integer(&self, tune: &Tune) -> i64 {
         self.value(tune, |value| if let TuneValue::Integer(number) = value { Some(number) } else { None })
     }
 
-    /// The number behind a tune; its default where it is no such number.
+    /// Returns the ratio of a tune; its default if the operator's value has another type.
     pub fn ratio(&self, tune: &Tune) -> f32 {
         self.value(tune, |value| if let TuneValue::Ratio(number) = value { Some(number) } else { None })
     }
 
-    /// The position behind a tune; its default where it is no switch.
+    /// Whether a tune is switched on; its default if the operator's value has another type.
     pub fn switch(&self, tune: &Tune) -> bool {
         self.value(tune, |value| if let TuneValue::Switch(on) = value { Some(on) } else { None })
     }
 
-    /// The number of workers behind a flag.
+    /// Returns the number of workers for a flag.
     pub fn workers(&self, flag: &WorkersFlag) -> usize {
         self.workers.get(flag.name).copied().unwrap_or(flag.default)
     }
 
-    /// How long the caches of one process wait between resyncs, drawn anew at every call; none if they never do.
+    /// Returns a random time between resyncs, from once to twice the minimum; `None` if resyncs are off. Each call draws a new
+    /// one.
     pub fn resync_period(&self, clock: &Clock) -> Option<Duration> {
         let least = self.duration(&MIN_RESYNC_PERIOD);
         (!least.is_zero()).then(|| clock.jitter(least, 1.0))
     }
 
-    /// Whether only to compute and count.
+    /// Whether this process is a shadow, which decides and writes nothing.
     pub fn shadow(&self) -> bool {
         self.shadow
     }

@@ -1,4 +1,4 @@
-//! Which owners the server refuses every Pod because their namespace terminates.
+//! Owners whose Pods the server refuses because their namespace is terminating.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use crate::{
     meta::Uid,
 };
 
-/// Owners of Pods whose namespace terminates, by uid, each with when the server said so. Clones share them.
+/// UIDs of owners in terminating namespaces, each with the time of the server's last refusal. Clones share the owners.
 ///
-/// A namespace that has begun to terminate does not stop. Each Pod that the namespace controller deletes would otherwise bring
-/// another vain request. After the time-out of expectations the server is asked again, as upstream does.
+/// The termination of a namespace cannot be undone. Without this memory, each Pod that the namespace controller deletes would
+/// cause another vain create. After the time-out the controller tries to create a Pod again, as upstream does.
 #[derive(Clone)]
 pub struct TerminatingNamespaces {
     owners: Arc<Mutex<HashMap<Uid, Instant>>>,
@@ -22,33 +22,33 @@ pub struct TerminatingNamespaces {
 }
 
 impl TerminatingNamespaces {
-    /// No owner. An entry counts for `timeout`.
+    /// Creates an empty set whose entries expire after `timeout`.
     pub fn new(clock: Clock, timeout: Duration) -> Self {
         Self { owners: Arc::default(), clock, timeout }
     }
 
-    /// Notes that the server has refused a Pod of that owner.
+    /// Records that the server has just refused a Pod of `owner`.
     pub fn insert(&self, owner: &Uid) {
         self.owners.lock().insert(owner.clone(), self.clock.instant());
     }
 
-    /// Whether the server has refused a Pod of that owner lately.
+    /// Whether the server has refused a Pod of `owner` within the time-out.
     pub fn contains(&self, owner: &Uid) -> bool {
         let refused = self.owners.lock().get(owner).copied();
         refused.is_some_and(|at| self.clock.instant().saturating_duration_since(at) < self.timeout)
     }
 
-    /// How many owners are known, also those of which the server was asked long ago.
+    /// Returns the number of owners, including expired entries.
     pub fn len(&self) -> usize {
         self.owners.lock().len()
     }
 
-    /// Whether no owner is known.
+    /// Whether no owner is recorded, not even with an expired entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets an owner that is gone.
+    /// Removes an owner that no longer exists.
     pub fn forget(&self, owner: &Uid) {
         self.owners.lock().remove(owner);
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_counts_until_the_time_out_or_until_the_owner_is_gone() {
+    async fn a_refusal_counts_until_the_time_out_or_until_the_owner_is_forgotten() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let refused = TerminatingNamespaces::new(clock.clone(), Duration::from_secs(300));
         let (a, b) = (Uid::new("a"), Uid::new("b"));

@@ -1,6 +1,6 @@
-//! Status conditions: reading, setting and removing entries of a `status.conditions` list.
+//! Status conditions: reading, setting and removing entries of `status.conditions`.
 //!
-//! Kinds differ in what setting a condition keeps of the one before; each way is a function of its own.
+//! Kinds differ in the fields that a new condition inherits from the old condition; each variant has its own function.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +10,43 @@ use serde_json::Value;
 
 use crate::{intern::Text, json::null_as_default};
 
-/// Condition status `True`.
+/// `status` of a condition that applies.
 pub const TRUE: &str = "True";
-/// Condition status `False`.
+/// `status` of a condition that does not apply.
 pub const FALSE: &str = "False";
-/// Condition status `Unknown`.
+/// `status` of a condition whose state cannot be determined.
 pub const UNKNOWN: &str = "Unknown";
 
-/// One entry of a conditions list, of any kind; fields not named here are kept as they are.
+/// An entry of `status.conditions` of any kind. Fields without a struct field are preserved in `extra`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What it says something about; a list has one entry of a type.
+    /// `type`, for example `Ready`; unique in a list.
     #[serde(rename = "type")]
     pub kind: Text,
     /// `True`, `False` or `Unknown`.
     pub status: Text,
-    /// When the object was last probed, where the kind has that.
+    /// `lastProbeTime`: when the object was last probed. Only some kinds have it.
     #[serde(with = "seconds", skip_serializing_if = "Option::is_none")]
     pub last_probe_time: Option<Timestamp>,
-    /// When the condition was last updated, where the kind has that.
+    /// `lastUpdateTime`: when the condition was last updated. Only some kinds have it.
     #[serde(with = "seconds", skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Timestamp>,
-    /// When the status last changed.
+    /// `lastTransitionTime`: when `status` last changed.
     #[serde(with = "seconds", skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
-    /// One word for machines.
+    /// One word for programs, for example `MinimumReplicasAvailable`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Text,
     /// A sentence for people.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub message: Box<str>,
-    /// Everything else.
+    /// All other fields, preserved as they were read.
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
 }
 
-/// A list of conditions as a strategic merge patch writes it: in place of the list that the object has.
+/// A list of conditions in a strategic merge patch that replaces the whole list of the object.
 #[derive(Clone, Copy, Debug)]
 pub struct Replacing<'a>(pub &'a [Condition]);
 
@@ -60,7 +60,7 @@ impl Serialize for Replacing<'_> {
 }
 
 impl Condition {
-    /// A condition that changed at `now`; [`Condition::last_update_time`] is left out.
+    /// Creates a condition that changed at `now`, without [`Condition::last_update_time`].
     pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Self {
         Self {
             kind: Text::new(kind),
@@ -72,59 +72,59 @@ impl Condition {
         }
     }
 
-    /// The same with [`Condition::last_update_time`].
+    /// Sets [`Condition::last_update_time`].
     #[must_use]
     pub fn updated_at(mut self, time: Timestamp) -> Self {
         self.last_update_time = Some(seconds::floor(time));
         self
     }
 
-    /// Whether the status is `True`.
+    /// Whether `status` is `True`.
     pub fn is_true(&self) -> bool {
         self.status == TRUE
     }
 }
 
-/// Whether a list was changed.
+/// Whether setting a condition changed the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Change {
-    /// It is another list now.
+    /// The list differs from before.
     Changed,
-    /// It is as it was.
+    /// The list is the same as before.
     Unchanged,
 }
 
-/// The condition of type `kind`: the first, should a server hold several.
+/// Returns the condition of type `kind`; the first one, if the list has several.
 pub fn get<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|c| c.kind == kind)
 }
 
-/// Whether the condition of type `kind` is there and `True`.
+/// Whether the condition of type `kind` exists and is `True`.
 pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     get(conditions, kind).is_some_and(Condition::is_true)
 }
 
-/// Removes the condition of type `kind`.
+/// Removes all conditions of type `kind`. Returns whether there were any.
 pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|c| c.kind != kind);
     conditions.len() != before
 }
 
-/// Puts `condition` at the end of the list in place of the one of its type, whatever that was.
+/// Removes the condition with the type of `condition`, and appends `condition` unconditionally.
 ///
-/// Deployments do this for `ReplicaSetUpdated`, where `lastUpdateTime` must move although the reason stays.
+/// Deployments do this for `ReplicaSetUpdated`, where `lastUpdateTime` must change even if the reason is the same.
 pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
     remove(conditions, &condition.kind);
     conditions.push(condition);
 }
 
-/// Sets a condition of a Deployment.
+/// Sets a condition by the rules for Deployments.
 ///
-/// Same status and same reason as before: nothing changes, message and times included. Same status, other reason:
-/// replaced, `lastTransitionTime` kept. Otherwise replaced as given. What is replaced moves to the end.
-/// Upstream: `pkg/controller/deployment/util`, `SetDeploymentCondition`.
+/// If status and reason are the same as before, nothing changes, not even the message and the times. If only the status is the
+/// same, the condition is replaced, but keeps its `lastTransitionTime`. Otherwise it is replaced as given. A replaced condition
+/// moves to the end. Upstream: `pkg/controller/deployment/util`, `SetDeploymentCondition`.
 pub fn set_for_deployment(conditions: &mut Vec<Condition>, mut condition: Condition) -> Change {
     if let Some(current) = get(conditions, &condition.kind)
         && current.status == condition.status
@@ -138,23 +138,23 @@ pub fn set_for_deployment(conditions: &mut Vec<Condition>, mut condition: Condit
     Change::Changed
 }
 
-/// Times as the API server writes them: RFC 3339, UTC, whole seconds. `null` and empty read as none.
+/// Times as the API server writes them: RFC 3339, UTC, whole seconds. `null` and the empty string are read as `None`.
 pub mod seconds {
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    /// The whole second at or before `time`.
+    /// Returns the whole second at or before `time`.
     pub fn floor(time: Timestamp) -> Timestamp {
         let second = time.as_second() - i64::from(time.subsec_nanosecond() < 0);
         Timestamp::from_second(second).unwrap_or(time)
     }
 
-    /// `time` as the server writes it.
+    /// Formats a time as the API server does.
     pub fn text(time: Timestamp) -> String {
         floor(time).to_string()
     }
 
-    /// Writes a time, or `null`.
+    /// Writes a time, or `null` for `None`.
     pub fn serialize<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
         match time {
             Some(time) => serializer.collect_str(&floor(*time)),
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn replacing_ignores_what_was_there() {
+    fn replacing_ignores_the_old_condition() {
         let mut list = vec![condition("Progressing", TRUE, "R", 0), condition("Available", TRUE, "M", 0)];
         replace(&mut list, condition("Progressing", TRUE, "R", 9));
         assert_eq!(list, vec![condition("Available", TRUE, "M", 0), condition("Progressing", TRUE, "R", 9)]);
     }
 
     #[test]
-    fn unknown_fields_and_servers_times_survive() {
+    fn unknown_fields_and_times_of_the_server_survive() {
         let json = json!({"type": "Ready", "status": "True", "lastProbeTime": "2026-11-21T09:50:29Z",
             "lastTransitionTime": "2026-11-21T09:50:29Z", "reason": "R", "message": "m", "observedGeneration": 3,
             "newer": {"a": [1]}});
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_absent_read_alike() {
+    fn null_and_absent_fields_are_read_alike() {
         let bare = json!({"type": "Ready", "status": "True"});
         let nulls = json!({"type": "Ready", "status": "True", "lastProbeTime": null, "message": null, "reason": null});
         let condition: Condition = serde_json::from_value(nulls).unwrap();
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn setting_leaves_one_entry_of_a_type(steps in prop::collection::vec((0..3usize, 0..2usize, 0..3usize), 1..12)) {
+        fn setting_leaves_one_entry_of_each_type(steps in prop::collection::vec((0..3usize, 0..2usize, 0..3usize), 1..12)) {
             let mut list = Vec::new();
             for (at, (kind, status, reason)) in steps.into_iter().enumerate() {
                 let kind = ["A", "B", "C"][kind];

@@ -1,12 +1,12 @@
-//! Durations as Go reads and writes them: `1h30m0s`, `500ms`, `1.5s`.
+//! Durations in Go's format: `1h30m0s`, `500ms`, `1.5s`.
 
 use std::time::Duration;
 
-/// Units in the order Go tries them.
+/// Units with their length in nanoseconds, in the order in which Go tries them.
 const UNITS: [(&str, f64); 8] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
-/// Reads a duration. What is negative, has no unit or does not fit is an error that says so.
+/// Parses a duration. Returns a message if the text is negative, has no unit, or does not fit into 63 bits of nanoseconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let invalid = || format!("{text:?} is not a duration such as 30s, 1m30s or 500ms");
     let mut rest = text.strip_prefix('+').unwrap_or(text);
@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A decimal number times a whole number of nanoseconds.
+/// Multiplies a decimal number by the nanoseconds of a unit.
 fn scaled(number: &str, scale: f64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -43,7 +43,7 @@ fn scaled(number: &str, scale: f64) -> Option<u64> {
     whole.checked_mul(scale as u64)?.checked_add((share * scale) as u64)
 }
 
-/// Writes a duration as Go prints it.
+/// Formats a duration as Go does, for example `1h30m0s`.
 pub fn format(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     if nanos == 0 {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn texts_that_are_not_durations_are_rejected() {
         for text in ["", "15", "s", "-1s", "1x", "1.2.3s", "1d", "1 s", "9999999999h", ".s", "+", "1s2", "٣s"] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -121,8 +121,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_written_reads_back(nanos in 0u64..(i64::MAX as u64 / 1024)) {
-            // Go's reader keeps fractions as well as a float does.
+        fn formatted_durations_can_be_parsed_again(nanos in 0u64..(i64::MAX as u64 / 1024)) {
+            // Go's parser computes fractions in floating point, so that 1 ns may be lost.
             let back = parse(&format(Duration::from_nanos(nanos))).unwrap().as_nanos() as i128;
             proptest::prop_assert!((back - i128::from(nanos)).abs() <= 1);
         }

@@ -1,8 +1,8 @@
-//! The hashes behind the names of `ReplicaSets` and `ControllerRevisions`.
+//! Hashes in the names of `ReplicaSets` and `ControllerRevisions`.
 //!
-//! A name says nothing about equality: which object is whose is decided by comparing templates. Upstream's own value is
-//! reproduced all the same, digit for digit as of 1.36, because the same name for the same template is what makes a
-//! second attempt to create an object fail, also across a hand-over.
+//! A name does not decide equality: controllers compare templates to find the object of a template. The hashes are nevertheless
+//! those of upstream 1.36, digit for digit. Because the same template gets the same name, a second attempt to create an object
+//! fails, even if another controller manager made the first attempt.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use crate::{
 
 const OFFSET_BASIS: u32 = 2_166_136_261;
 const PRIME: u32 = 16_777_619;
-/// Letters and digits that spell nothing, as upstream's `pkg/util/rand` has them.
+/// Letters and digits that form no words, from upstream's `pkg/util/rand`.
 const SAFE_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// FNV-1a, 32 bits: exclusive-or first, multiply second.
+/// A 32-bit FNV-1a hash: exclusive-or first, then multiplication.
 #[derive(Clone, Copy, Debug)]
 pub struct Fnv1a(u32);
 
@@ -29,14 +29,14 @@ impl Default for Fnv1a {
 }
 
 impl Fnv1a {
-    /// Takes in more bytes.
+    /// Adds bytes to the hash.
     pub fn update(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(PRIME);
         }
     }
 
-    /// The sum so far.
+    /// Returns the hash of all bytes added so far.
     pub fn sum(self) -> u32 {
         self.0
     }
@@ -49,23 +49,23 @@ impl fmt::Write for Fnv1a {
     }
 }
 
-/// FNV-1, 32 bits: multiply first, exclusive-or second.
+/// Computes a 32-bit FNV-1 hash: multiplication first, then exclusive-or.
 pub fn fnv1(parts: &[&[u8]]) -> u32 {
     parts.iter().flat_map(|p| p.iter()).fold(OFFSET_BASIS, |sum, byte| sum.wrapping_mul(PRIME) ^ u32::from(*byte))
 }
 
-/// A hash as it stands in names and labels: its decimal digits in letters that spell nothing.
+/// Encodes a hash for names and labels: each decimal digit becomes a letter or digit, so that no words are formed.
 pub fn safe_encode(sum: u32) -> String {
     sum.to_string().bytes().map(|digit| char::from(SAFE_ALPHABET[usize::from(digit) % SAFE_ALPHABET.len()])).collect()
 }
 
-/// The hash of a Pod template: label `pod-template-hash` of a Deployment's `ReplicaSets` and Pods, label
-/// `controller-revision-hash` of a `DaemonSet`'s.
+/// Computes the hash of a Pod template: the label `pod-template-hash` of a Deployment's `ReplicaSets` and Pods, and the label
+/// `controller-revision-hash` of a `DaemonSet`'s objects.
 ///
-/// Without a collision count differs from with 0. Upstream: `pkg/controller`, `ComputeHash`.
+/// A missing collision count gives another hash than 0. Upstream: `pkg/controller`, `ComputeHash`.
 pub fn pod_template_hash(template: &Value, collision_count: Option<i32>) -> String {
     let mut hasher = Fnv1a::default();
-    // Writing into the hasher cannot fail.
+    // Writing to the hasher cannot fail.
     let _ = dump(template, &mut hasher);
     if let Some(count) = collision_count {
         hasher.update(&count.to_le_bytes());
@@ -74,7 +74,7 @@ pub fn pod_template_hash(template: &Value, collision_count: Option<i32>) -> Stri
     safe_encode(hasher.sum())
 }
 
-/// The hash of a `StatefulSet`'s `ControllerRevision`: label `controller.kubernetes.io/hash`, and the end of its name.
+/// Computes the hash of a `StatefulSet`'s `ControllerRevision`: label `controller.kubernetes.io/hash`, and suffix of the name.
 ///
 /// Upstream: `pkg/controller/history`, `HashControllerRevision`.
 pub fn controller_revision_hash(data: &[u8], collision_count: Option<i32>) -> String {
@@ -82,9 +82,9 @@ pub fn controller_revision_hash(data: &[u8], collision_count: Option<i32>) -> St
     safe_encode(fnv1(&[data, count.as_bytes()]))
 }
 
-/// Writes the text that is hashed: the template as Go prints the structures of 1.36 with all their types.
+/// Writes the text that is hashed: the template in the format in which Go prints the structs of 1.36 with all their types.
 ///
-/// A field the layout does not know is left out, as a 1.36 binary drops it.
+/// Fields that the layout does not know are left out, because a 1.36 binary drops them.
 pub fn dump(template: &Value, out: &mut impl fmt::Write) -> fmt::Result {
     out.write_str("(v1.PodTemplateSpec)")?;
     Dump { out }.base(Layout::get().template(), Some(template))
@@ -115,7 +115,7 @@ impl<W: fmt::Write> Dump<'_, W> {
                 }
                 self.out.write_str("]")
             }
-            // Upstream reads protobuf, which has no empty lists and maps.
+            // Upstream decodes protobuf, which does not distinguish empty lists and maps from missing ones.
             _ => self.out.write_str("<nil>"),
         }
     }
@@ -147,9 +147,9 @@ impl<W: fmt::Write> Dump<'_, W> {
     }
 }
 
-/// A point in time as a process without a time zone of its own has it, which is how kube-controller-manager runs.
+/// Writes a time as Go prints it in a process without a configured time zone. kube-controller-manager is such a process.
 fn time(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
-    /// Seconds from the year 1 to 1970.
+    /// Seconds from the start of the year 1 to 1970.
     const UNIX_EPOCH: i64 = 62_135_596_800;
     const ZERO: &str = "<nil>";
     const LOCAL: &str = "{name:(string)UTC zone:([]time.zone)<nil> tx:([]time.zoneTrans)<nil> extend:(string) \
@@ -183,7 +183,7 @@ fn quantity(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
     };
     match parsed {
         Ok(quantity) => quantity.dump(out),
-        // No server stores this; any fixed text will do.
+        // No API server stores such a quantity, so any fixed text is fine.
         Err(_) => write!(out, "{value}"),
     }
 }
@@ -223,17 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn gives_templates_the_names_that_upstream_gives() {
+    fn template_hashes_match_upstream() {
         check(include_str!("../tests/data/hash-vectors.jsonl"));
     }
 
     #[test]
-    fn gives_odd_templates_the_names_that_upstream_gives() {
+    fn hashes_of_unusual_templates_match_upstream() {
         check(include_str!("../tests/data/hash-vectors-more.jsonl"));
     }
 
     #[test]
-    fn encodes_the_sums_of_the_specification() {
+    fn hashes_are_encoded_as_in_the_specification() {
         for (input, count, sum, label) in [
             ("", None, 2_166_136_261, "65bb57b6b5"),
             ("abc", None, 440_920_331, "884f64775"),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_revisions_by_their_bytes() {
+    fn revisions_are_hashed_by_their_bytes() {
         let data = br#"{"spec":{"template":{"$patch":"replace"}}}"#;
         assert_eq!((fnv1(&[data]), controller_revision_hash(data, None).as_str()), (173_142_040, "5c7586484"));
         assert_eq!(
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn daemon_sets_of_the_specification() {
+    fn daemon_set_hashes_match_the_specification() {
         let template = |image: &str, zone: Option<&str>| {
             let mut template = json!({"metadata": {"labels": {"app": "agent"}}, "spec": {
                 "containers": [{"name": "c", "image": image, "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn never_panics_on_what_is_no_template() {
+    fn values_that_are_not_templates_do_not_panic() {
         for value in
             [json!(null), json!(7), json!({"metadata": 3, "spec": {"containers": {"a": 1}, "volumes": [null, 4]}})]
         {

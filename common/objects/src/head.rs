@@ -1,4 +1,4 @@
-//! What is read of an object before anything else: whether it can concern this controller at all.
+//! The head of an object: the fields that are read first and show whether the object can concern a controller.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::{
     meta::{Meta, Version},
 };
 
-/// The identity of an object, its version, its controller and its finalizers. Borrowed from the text or message that it was read from.
+/// Identity, version, controller and finalizers of an object, borrowed from the text or message that they were read from.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head<'a> {
@@ -29,7 +29,7 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The head of an object whose metadata have been read.
+    /// Creates the head of an object whose metadata are already decoded.
     pub fn of(meta: &'a Meta) -> Self {
         Self {
             namespace: Some(Str::from(meta.namespace.as_str())),
@@ -41,38 +41,38 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Its namespace, empty for cluster-scoped objects.
+    /// `metadata.namespace`; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Its name.
+    /// `metadata.name`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The version of this state of it.
+    /// `metadata.resourceVersion`.
     pub fn version(&self) -> Version {
         self.resource_version
     }
 
-    /// The kind of the managing controller; `None` if the object has none.
+    /// The kind of the managing controller, or `None` without one.
     pub fn controller(&self) -> Option<&str> {
         self.controller.as_deref()
     }
 
-    /// Whether it has that finalizer.
+    /// Whether the object has the given finalizer.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|own| **own == *finalizer)
     }
 
-    /// Whether its deletion was requested.
+    /// Whether the object is terminating: `metadata.deletionTimestamp` is set.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 }
 
-/// The kind of the managing controller: of the first owner with `controller: true`.
+/// Reads the kind of the managing controller: the first owner with `controller: true`.
 fn controller<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Str<'a>>, D::Error> {
     #[derive(Deserialize)]
     struct Owner<'a> {

@@ -1,39 +1,39 @@
-//! The secondary indexes of a cache, as types: asking a cache for an index that it does not have does not compile.
+//! Secondary indexes of a cache, as types: the use of an index that a cache lacks does not compile.
 
 use crate::{
     intern::Text,
     meta::{Meta, Uid},
 };
 
-/// What an index files an object under.
+/// The value under which an index lists an object.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum IndexValue {
-    /// A controller, by its namespace and uid. A reference to an object of another namespace has no meaning, so that nobody
-    /// can give objects to a controller of a namespace in which he may not create any.
+    /// A controller, by its namespace and UID. Owner references do not cross namespaces; without the namespace, a user could
+    /// give objects to a controller in a namespace where that user may not create any.
     Controller {
-        /// Namespace of the controller, and of what it controls.
+        /// Namespace of the controller and of its objects.
         namespace: Text,
-        /// Its uid.
+        /// `metadata.uid` of the controller.
         uid: Uid,
     },
-    /// A text, e.g. a namespace or a node name.
+    /// A string, for example a namespace or the name of a node.
     Text(Text),
 }
 
 impl IndexValue {
-    /// What objects are filed under that the object with this metadata controls.
+    /// Returns the value under which [`ByController`] lists the objects that `owner` controls.
     pub fn controlled_by(owner: &Meta) -> Self {
         Self::Controller { namespace: owner.namespace.clone(), uid: owner.uid.clone() }
     }
 }
 
-/// A secondary index of the objects of one kind.
+/// A secondary index of the cached objects of one kind.
 pub trait Index<K> {
-    /// The value that an object is filed under, if any. Of an unreadable object only the metadata are known.
+    /// Returns the value under which to list an object, if any. `object` is `None` if only its metadata could be read.
     fn value(meta: &Meta, object: Option<&K>) -> Option<IndexValue>;
 }
 
-/// Files objects under their controller, which is one of their own namespace.
+/// Lists objects by their controller, which is in the same namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct ByController;
 
@@ -44,7 +44,7 @@ impl<K> Index<K> for ByController {
     }
 }
 
-/// Files objects without a controller under their namespace.
+/// Lists objects without a controller by their namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct OrphansByNamespace;
 
@@ -54,7 +54,7 @@ impl<K> Index<K> for OrphansByNamespace {
     }
 }
 
-/// Files objects under their namespace.
+/// Lists all objects by their namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct ByNamespace;
 
@@ -64,12 +64,12 @@ impl<K> Index<K> for ByNamespace {
     }
 }
 
-/// The function of an index: the value that an object is filed under.
+/// [`Index::value`] of an index: returns the value under which to list an object.
 pub type Of<K> = fn(&Meta, Option<&K>) -> Option<IndexValue>;
 
-/// The indexes of a kind: a tuple of up to two.
+/// The indexes of a kind: a tuple of at most two.
 pub trait Indexes<K> {
-    /// Their functions, in the order of the tuple.
+    /// Returns [`Index::value`] of each index, in the order of the tuple.
     fn list() -> Vec<Of<K>>;
 }
 
@@ -91,7 +91,7 @@ impl<K, A: Index<K>, B: Index<K>> Indexes<K> for (A, B) {
     }
 }
 
-/// Some indexes that include `I`. The compiler infers `At`, a [`Position`].
+/// A tuple of indexes that contains `I`. The compiler infers `At`, a [`Position`].
 ///
 /// ```compile_fail,E0277
 /// use common::{pods::Pod, store::{ByNamespace, IndexValue, Store}};
@@ -99,11 +99,11 @@ impl<K, A: Index<K>, B: Index<K>> Indexes<K> for (A, B) {
 /// Store::<Pod>::default().count_by_index(ByNamespace, &IndexValue::Text("ns".into()));
 /// ```
 pub trait Has<I, At> {
-    /// The position of `I` in the tuple.
+    /// Position of `I` in the tuple, from 0.
     const POSITION: usize;
 }
 
-/// A position in a tuple.
+/// A position in a tuple, from 0.
 #[derive(Debug)]
 pub struct Position<const N: usize>;
 

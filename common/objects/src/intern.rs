@@ -1,9 +1,8 @@
-//! Interned strings and label sets: what thousands of objects share is stored once.
+//! Interned strings and label sets: a value that thousands of objects share is stored once.
 //!
-//! Namespaces, node names, label sets and owner references repeat across objects. [`Text`] and [`Labels`] are handles to
-//! one stored copy; equal values of one type are the same allocation, very long strings aside, so comparing them is
-//! comparing pointers first.
-//! Entries that nobody holds any more are dropped when the table has doubled since the last sweep.
+//! Namespaces, node names, label sets and owner references repeat across objects. [`Text`] and [`Labels`] are handles to the
+//! stored copy. Equal values of the same type share one allocation, except for very long strings; a comparison therefore
+//! compares pointers first. Unused entries are dropped when the table has doubled since the last sweep.
 
 use std::{borrow::Borrow, fmt, hash::Hash, ops::Deref, sync::Arc, sync::LazyLock};
 
@@ -16,25 +15,25 @@ use serde_json::Value;
 
 use crate::{json::StrVisitor, map::HashSet};
 
-/// The number of entries below which a table is not swept.
+/// Number of entries below which a table is not swept.
 const SWEEP_FLOOR: usize = 1024;
-/// The longest string that is shared. What is longer is no name: some thousand of those that nobody holds any more would
-/// be a lot.
+/// Maximum length in bytes of a shared string. A longer string is not a name, and a few thousand unused ones would take much
+/// memory until the next sweep.
 const LONGEST: usize = 512;
 
-/// One table of shared values.
+/// A table of shared values of one type.
 pub(crate) struct Table<T: ?Sized> {
     entries: HashSet<Arc<T>>,
     sweep_at: usize,
 }
 
 impl<T: ?Sized + Eq + Hash> Table<T> {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self { entries: HashSet::default(), sweep_at: SWEEP_FLOOR }
     }
 
-    /// The one copy of a value; `make` makes it if the table has none.
+    /// Returns the shared copy of a value; `make` creates it if the table has none.
     pub(crate) fn intern<Q>(&mut self, value: &Q, make: impl FnOnce(&Q) -> Arc<T>) -> Arc<T>
     where
         Q: ?Sized + Eq + Hash,
@@ -53,18 +52,18 @@ impl<T: ?Sized + Eq + Hash> Table<T> {
     }
 }
 
-/// A list of pairs, as labels are kept.
+/// Labels as key and value, sorted by key.
 type Pairs = Box<[(Text, Text)]>;
 
 static TEXTS: LazyLock<Mutex<Table<str>>> = LazyLock::new(|| Mutex::new(Table::new()));
 static PAIRS: LazyLock<Mutex<Table<Pairs>>> = LazyLock::new(|| Mutex::new(Table::new()));
 
-/// A shared string.
+/// A shared, immutable string.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Arc<str>);
 
 impl Text {
-    /// The shared copy of `value`, or one of its own if it is very long.
+    /// Returns the shared copy of `value`; a string longer than 512 bytes gets its own copy.
     pub fn new(value: &str) -> Self {
         if value.len() > LONGEST {
             return Self(Arc::from(value));
@@ -72,12 +71,12 @@ impl Text {
         Self(TEXTS.lock().intern(value, |v| Arc::from(v)))
     }
 
-    /// The string.
+    /// Borrows the content.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether equal ones are one copy.
+    /// Whether equal strings share one copy, which is true up to 512 bytes.
     pub fn is_shared(&self) -> bool {
         self.0.len() <= LONGEST
     }
@@ -144,22 +143,22 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A shared set of labels: key and value, sorted by key, no key twice. Takes one word.
+/// A shared set of labels, sorted by key. Each key occurs once. A handle has the size of one pointer.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Labels(Option<Arc<Pairs>>);
 
 impl Labels {
-    /// The empty set.
+    /// Returns the set without labels.
     pub const fn empty() -> Self {
         Self(None)
     }
 
-    /// The shared copy of these labels; of a repeated key the last value counts, as in JSON.
+    /// Returns the shared copy of these labels. If a key is repeated, its last value counts, as in JSON.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self::from_texts(pairs.into_iter().map(|(k, v)| (Text::new(k), Text::new(v))).collect())
     }
 
-    /// The labels of a map of strings, none for `null`; `None` if the value is something else.
+    /// Reads labels from a JSON map of strings; `null` gives the empty set. Returns `None` for any other value.
     pub(crate) fn from_value(map: &Value) -> Option<Self> {
         if map.is_null() {
             return Some(Self::empty());
@@ -172,36 +171,36 @@ impl Labels {
         if pairs.is_empty() {
             return Self::empty();
         }
-        // Of equal keys the last one given comes first after the reversal, and stays there because the sort is stable.
+        // After the reversal, the last given of equal keys comes first, and the stable sort keeps that order.
         pairs.reverse();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.dedup_by(|a, b| a.0 == b.0);
         Self(Some(PAIRS.lock().intern(&pairs.into_boxed_slice(), |pairs| Arc::new(pairs.clone()))))
     }
 
-    /// The value under `key`.
+    /// Returns the value of the label `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
         let pairs = self.as_slice();
         let at = pairs.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
         Some(pairs[at].1.as_str())
     }
 
-    /// All labels, sorted by key.
+    /// Returns all labels as a slice, sorted by key.
     pub fn as_slice(&self) -> &[(Text, Text)] {
         self.0.as_deref().map(|pairs| &**pairs).unwrap_or_default()
     }
 
-    /// All labels, sorted by key.
+    /// Iterates over all labels, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.as_slice().iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Whether there are none.
+    /// Whether the set has no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether every label of `other` stands here with the same value.
+    /// Whether every label of `other` is in this set with the same value.
     pub fn contains_all(&self, other: &Labels) -> bool {
         other.iter().all(|(k, v)| self.get(k) == Some(v))
     }
@@ -263,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn values_that_nobody_holds_are_dropped() {
-        // Not the shared table: other tests that run at the same time hold entries there.
+    fn unused_values_are_dropped() {
+        // A table of its own, because concurrent tests hold entries of the global table.
         let mut table: Table<str> = Table::new();
         let held = table.intern("held", |value| Arc::from(value));
         for n in 0..10 * SWEEP_FLOOR {
@@ -275,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_string_goes_with_who_holds_it() {
+    fn very_long_strings_are_not_shared() {
         let (long, same) = (Text::new(&"x".repeat(LONGEST + 1)), Text::new(&"x".repeat(LONGEST + 1)));
         assert_eq!(long, same);
         assert_eq!((Arc::strong_count(&long.0), Arc::strong_count(&same.0)), (1, 1));
     }
 
     #[test]
-    fn null_reads_as_empty() {
+    fn null_is_read_as_empty() {
         assert!(serde_json::from_str::<Labels>("null").unwrap().is_empty());
         assert_eq!(serde_json::from_str::<Text>("null").unwrap(), "");
     }

@@ -1,4 +1,4 @@
-//! An integer or a percentage: what `maxSurge`, `maxUnavailable` and their like are given as.
+//! An integer or a percentage: the type of `maxSurge`, `maxUnavailable` and similar fields.
 
 use std::fmt;
 
@@ -9,41 +9,41 @@ use serde::{
 
 use crate::intern::Text;
 
-/// An integer, or a text that should be a percentage such as `25%`.
+/// An integer, or a string that should be a percentage, for example `25%`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum IntOrString {
-    /// An integer, standing for itself.
+    /// An absolute number.
     Int(i32),
-    /// A text; only `n%` can be resolved.
+    /// A string; only `n%` can be resolved.
     Text(Text),
 }
 
-/// Why a value cannot be resolved to a number.
+/// Reasons why a string cannot be resolved to a number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntOrStringError {
-    /// A text without `%` at its end.
+    /// The string does not end in `%`.
     #[error("invalid value for IntOrString: {0:?} is not a percentage")]
     NotAPercentage(String),
-    /// What stands before `%` is not an integer.
+    /// The text before `%` is not an integer.
     #[error("invalid value for IntOrString: {0:?} is not an integer followed by %")]
     NotAnInteger(String),
 }
 
-/// Which way a percentage of a total is rounded.
+/// Rounding of a percentage of a total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// To the next larger integer: limits upwards (`maxSurge`).
+    /// To the next larger integer, as for `maxSurge`.
     Up,
-    /// To the next smaller integer: limits downwards (`maxUnavailable`).
+    /// To the next smaller integer, as for `maxUnavailable`.
     Down,
 }
 
 impl IntOrString {
-    /// The number this stands for, out of `total`.
+    /// Returns the number that this value means out of `total`.
     ///
-    /// Negative and over 100% are legal here; results are cut to what an `i32` holds. Upstream: `pkg/util/intstr`,
-    /// `GetScaledValueFromIntOrPercent`.
+    /// Negative numbers and percentages over 100 are valid here; results outside the range of `i32` become its minimum or
+    /// maximum. Upstream: `pkg/util/intstr`, `GetScaledValueFromIntOrPercent`.
     pub fn resolve(&self, total: i32, round: Round) -> Result<i32, IntOrStringError> {
         let text = match self {
             Self::Int(value) => return Ok(*value),
@@ -58,10 +58,10 @@ impl IntOrString {
     }
 }
 
-/// Resolves `maxSurge` (rounding up) and `maxUnavailable` (rounding down) against `desired`; an absent one counts as 0.
+/// Resolves `maxSurge` (rounded up) and `maxUnavailable` (rounded down) against `desired`; a missing value counts as 0.
 ///
-/// If both come out as 0, unavailable is 1: surging might be impossible under a quota, and a rollout must be able to
-/// proceed somehow. Upstream: `pkg/controller/deployment/util`, `ResolveFenceposts`.
+/// If both results are 0, the second becomes 1, because a rollout must be able to proceed even if a quota forbids a surge.
+/// Upstream: `pkg/controller/deployment/util`, `ResolveFenceposts`.
 pub fn resolve_fenceposts(
     max_surge: Option<&IntOrString>,
     max_unavailable: Option<&IntOrString>,
@@ -126,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn fenceposts_of_the_specification() {
-        // replicas, maxSurge, maxUnavailable -> surge, unavailable as a Deployment uses them: unavailable is capped at
-        // replicas, and 0 where there are none.
+    fn fenceposts_match_the_specification() {
+        // replicas, maxSurge, maxUnavailable -> surge, unavailable as a Deployment uses them. Unavailable is at most replicas,
+        // and therefore 0 for a Deployment with 0 replicas.
         for (replicas, surge, unavailable, want) in [
             (10, "25%", "25%", (3, 2)),
             (15, "25%", "25%", (4, 3)),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_name_the_problem() {
         assert_eq!(
             value("ten").resolve(1, Round::Up).unwrap_err().to_string(),
             r#"invalid value for IntOrString: "ten" is not a percentage"#
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_percentages_are_cut() {
+    fn huge_percentages_are_limited_to_the_range_of_i32() {
         assert_eq!(value("9999999999%").resolve(i32::MAX, Round::Up), Ok(i32::MAX));
         assert_eq!(value("-9999999999%").resolve(i32::MAX, Round::Down), Ok(i32::MIN));
     }

@@ -1,4 +1,4 @@
-//! Raw JSON that is passed on unread, and short ways to edit JSON values.
+//! Raw JSON that is passed on unparsed, and functions to read and edit JSON.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
@@ -8,26 +8,26 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-/// A piece of JSON kept exactly as the server sent it.
+/// JSON text kept exactly as the API server sent it.
 ///
-/// What a controller passes on (Pod templates first of all) is never taken apart into typed structs: a field this project
-/// has never heard of survives.
+/// Values that a controller passes on, Pod templates above all, are not parsed into structs, so that fields unknown to this
+/// version survive.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Raw(Arc<RawValue>);
 
 impl Raw {
-    /// The JSON text.
+    /// Returns the text as it was received or serialized.
     pub fn text(&self) -> &str {
         self.0.get()
     }
 
-    /// Parses it into a value to look into or to edit.
+    /// Parses the text into a value that can be searched and edited.
     pub fn value(&self) -> serde_json::Result<Value> {
         serde_json::from_str(self.0.get())
     }
 
-    /// From a value.
+    /// Serializes a value to raw JSON.
     pub fn from_value(value: &Value) -> serde_json::Result<Self> {
         Ok(Self(Arc::from(serde_json::value::to_raw_value(value)?)))
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for Raw {
     }
 }
 
-/// A string that is borrowed from the JSON text where it holds no escapes, also inside an `Option`: there serde copies every [`Cow`].
+/// A string that borrows from the JSON text if it contains no escapes, even inside an `Option`, where serde copies every [`Cow`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -63,7 +63,7 @@ impl<'a> From<&'a str> for Str<'a> {
     }
 }
 
-/// Reads a list item by item, and keeps none of them. `null` is an empty list.
+/// Calls `read` with each item of a list, without keeping the items. `null` counts as an empty list.
 pub fn each_item<'de, T, D>(deserializer: D, read: impl FnMut(T) -> Result<(), String>) -> Result<(), D::Error>
 where
     T: Deserialize<'de>,
@@ -88,9 +88,9 @@ where
     deserializer.deserialize_any(Each(read, PhantomData))
 }
 
-/// Reads a string without copying it; `null` is the default value where the deserializer allows it.
+/// A visitor that reads a string without copying it. `null` gives the default value, if the deserializer allows `null`.
 pub(crate) struct StrVisitor<T> {
-    /// What error messages call the string.
+    /// Description of the string for error messages, for example `a string`.
     pub(crate) expected: &'static str,
     pub(crate) make: fn(&str) -> T,
 }
@@ -115,7 +115,7 @@ impl<T: Default> Visitor<'_> for StrVisitor<T> {
     }
 }
 
-/// Reads what is missing, because the sender wrote `null`, as its default: for `#[serde(deserialize_with)]`.
+/// Reads `null` as the default value. For `#[serde(deserialize_with)]`.
 pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -124,20 +124,20 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Sets a field that is not there, or null.
+/// Sets a field that is missing or `null`.
 pub fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), value.into());
     }
 }
 
-/// Calls `change` on each object of the list below `key`.
+/// Calls `change` with each object of the list in field `key`.
 pub fn each(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
     let elements = map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
     elements.filter_map(Value::as_object_mut).for_each(change);
 }
 
-/// Calls `change` on the object below `key`, if it is there.
+/// Calls `change` with the object in field `key`, if it exists.
 pub fn within(map: &mut Map<String, Value>, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
     if let Some(Value::Object(inner)) = map.get_mut(key) {
         change(inner);

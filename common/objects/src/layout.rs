@@ -1,18 +1,18 @@
-//! The types under a Pod template as Kubernetes 1.36 declares them: order, names and kinds of all fields.
+//! The types inside a Pod template as Kubernetes 1.36 declares them: order, names and types of all fields.
 //!
-//! Two things depend on them: the text that is hashed into the names of `ReplicaSets` ([`crate::hash`]), and which absent
-//! values mean the same as which present ones ([`crate::template`]). The data is `layout-1.36.json`; a field it does not
-//! know is no error anywhere.
+//! The layout determines the text that is hashed into the names of `ReplicaSets` ([`crate::hash`]), and which present values
+//! mean the same as an absent field ([`crate::template`]). The data is in `layout-1.36.json`. Fields that the layout does not
+//! know are not an error.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Deserialize;
 
-/// All types, parsed once.
+/// The layout of 1.36, parsed once.
 static LAYOUT: LazyLock<Layout> =
     LazyLock::new(|| Layout::new(serde_json::from_str(include_str!("layout-1.36.json")).unwrap_or_default()));
 
-/// The type of a whole Pod template.
+/// Go type of a Pod template.
 const TEMPLATE: &str = "v1.PodTemplateSpec";
 
 #[derive(Default)]
@@ -21,55 +21,55 @@ pub(crate) struct Layout {
     template: usize,
 }
 
-/// A structure.
+/// A Go struct.
 #[derive(Default)]
 pub(crate) struct Struct {
-    /// Its fields in the order of their declaration.
+    /// Fields in the order of their declaration.
     pub(crate) fields: Vec<Field>,
-    /// What stands in its JSON object, embedded structures included, sorted by name.
+    /// Members of the JSON object, including those of embedded structs, sorted by name.
     members: Vec<(&'static str, Shape)>,
 }
 
-/// A field of a structure.
+/// A field of a Go struct.
 #[derive(Deserialize)]
 pub(crate) struct Field {
-    /// Its name in Go.
+    /// Field name in Go.
     pub(crate) go: &'static str,
-    /// Its name in JSON.
+    /// Field name in JSON.
     pub(crate) json: &'static str,
-    /// Its type in Go.
+    /// Field type in Go.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// What its values look like; derived from `kind` once all types are read.
+    /// Derived from `kind` once all types are read.
     #[serde(skip)]
     pub(crate) shape: Shape,
-    /// Whether its members stand directly in the object of the structure around it.
+    /// Whether the members of this struct appear directly in the JSON object of the outer struct.
     #[serde(default)]
     pub(crate) inline: bool,
 }
 
-/// What the values of a type look like.
+/// The form of a field's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) wrapper: Wrapper,
     pub(crate) base: Base,
 }
 
-/// How often a value is there.
+/// Whether a field has one value, an optional value, a list or a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wrapper {
-    /// Once; absent means the zero value.
+    /// One value. Absence means the zero value.
     #[default]
     Plain,
-    /// Once or not at all.
+    /// One value or none.
     Pointer,
-    /// A list of them.
+    /// A list of values.
     List,
-    /// A map from strings to them.
+    /// A map from strings to values.
     Map,
 }
 
-/// A kind of value.
+/// The type of a single value, without pointer, list or map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Base {
     #[default]
@@ -85,29 +85,29 @@ pub(crate) enum Base {
 }
 
 impl Shape {
-    /// One value, not a list or map.
+    /// Creates the shape of a single value that is not a pointer, list or map.
     pub(crate) fn plain(base: Base) -> Self {
         Self { wrapper: Wrapper::Plain, base }
     }
 }
 
 impl Layout {
-    /// The layout of 1.36.
+    /// Returns the layout of 1.36.
     pub(crate) fn get() -> &'static Self {
         &LAYOUT
     }
 
-    /// The type of a whole Pod template.
+    /// Returns the type of a whole Pod template.
     pub(crate) fn template(&self) -> Base {
         Base::Struct(self.template)
     }
 
-    /// The fields of a structure in the order of their declaration.
+    /// Returns the fields of a struct in the order of their declaration.
     pub(crate) fn fields(&self, id: usize) -> &[Field] {
         self.structs.get(id).map_or(&[], |s| &s.fields)
     }
 
-    /// The shape of what stands under `name` in the JSON object of a structure.
+    /// Returns the shape of the member `name` in the JSON object of a struct.
     pub(crate) fn member(&self, id: usize, name: &str) -> Option<Shape> {
         let members = &self.structs.get(id)?.members;
         let at = members.binary_search_by(|(n, _)| (*n).cmp(name)).ok()?;
@@ -141,17 +141,17 @@ fn collect(structs: &[Struct], id: usize, members: &mut Vec<(&'static str, Shape
     }
 }
 
-/// The file.
+/// The content of `layout-1.36.json`.
 #[derive(Default, Deserialize)]
 struct Data {
-    /// Structures: their fields.
+    /// Fields by the name of the struct.
     #[serde(borrow)]
     types: BTreeMap<&'static str, Vec<Field>>,
-    /// Named scalar types: what they are.
+    /// Underlying types by the name of the scalar type.
     named: BTreeMap<&'static str, &'static str>,
 }
 
-/// What the values of the Go type `kind` look like.
+/// Derives the shape of a Go type's values from its name.
 fn shape(kind: &str, ids: &BTreeMap<&str, usize>, named: &BTreeMap<&str, &str>) -> Shape {
     let (wrapper, name) = match kind {
         "v1.ResourceList" => (Wrapper::Map, "resource.Quantity"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_pod_template() {
+    fn knows_the_fields_of_a_pod_template() {
         let shape = |wrapper, base| Shape { wrapper, base };
         assert_eq!(find(&["metadata", "labels"]), shape(Wrapper::Map, Base::Text));
         assert_eq!(find(&["metadata", "creationTimestamp"]), Shape::plain(Base::Time));
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn embedded_structures_stand_in_the_object_around_them() {
+    fn members_of_embedded_structs_appear_in_the_outer_object() {
         assert_eq!(find(&["spec", "volumes", "emptyDir", "sizeLimit"]).base, Base::Quantity);
         assert_eq!(find(&["spec", "containers", "livenessProbe", "httpGet", "port"]), Shape::plain(Base::IntOrString));
         assert_eq!(find(&["spec", "containers", "livenessProbe", "periodSeconds"]), Shape::plain(Base::Int));
     }
 
     #[test]
-    fn every_quantity_of_the_specification_is_one() {
+    fn all_quantities_of_the_specification_are_known() {
         for path in [
             &["spec", "containers", "resources", "requests"][..],
             &["spec", "initContainers", "resources", "limits"],

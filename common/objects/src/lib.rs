@@ -1,4 +1,4 @@
-//! What Kubernetes objects mean: names, selectors, hashes, revisions, templates, quantities. No I/O, nothing async.
+//! The meaning of Kubernetes objects: names, selectors, hashes, revisions, templates, quantities. No I/O, nothing async.
 
 pub mod conditions;
 pub mod duration;

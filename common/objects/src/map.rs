@@ -1,9 +1,8 @@
-//! Hash maps that a tenant cannot slow down, and whose behaviour can be repeated.
+//! Hash maps that users cannot slow down and whose behaviour is repeatable in tests.
 //!
-//! Names, uids and labels are chosen by whoever writes objects. Under a known seed they can be chosen to collide, which turns
-//! every lookup into a scan. A process therefore calls [`seed`] once, before it makes its first map. Without a seed, as in
-//! tests and simulation, all maps hash alike and a run can be repeated to the byte; nothing may depend on their order all
-//! the same.
+//! Users choose names and labels. If they know the seed of a hash map, they can choose keys that collide, which turns every
+//! lookup into a scan. A process therefore calls [`seed`] once, before it creates its first map. Without a seed, as in tests
+//! and simulation, all maps hash alike, so that a run can be repeated exactly. No code may depend on the order in either case.
 
 use std::{fmt, hash::BuildHasher, sync::OnceLock};
 
@@ -12,12 +11,12 @@ use foldhash::{
     quality::{FoldHasher, SeedableRandomState},
 };
 
-/// A hash map under the seed of the process.
+/// A hash map with the seed of the process.
 pub type HashMap<K, V> = hashbrown::HashMap<K, V, Seeded>;
-/// A hash set under the seed of the process.
+/// A hash set with the seed of the process.
 pub type HashSet<K> = hashbrown::HashSet<K, Seeded>;
 
-/// Hashes under the seed of the process.
+/// A hasher state with the seed of the process.
 #[derive(Clone)]
 pub struct Seeded(SeedableRandomState);
 
@@ -26,10 +25,10 @@ struct Seeds {
     own: u64,
 }
 
-/// Decided when it is set or first needed, and never changed: what has been hashed must be found again.
+/// Fixed at the first use and never changed, because existing map entries could no longer be found. `None`: no seed.
 static SEEDS: OnceLock<Option<Seeds>> = OnceLock::new();
 
-/// Draws the seed of the process from `random`, unless a map has been made already.
+/// Draws the seed of the process from `random`, unless a map was created before.
 pub fn seed(mut random: impl FnMut() -> u64) {
     SEEDS.get_or_init(|| Some(Seeds { shared: SharedSeed::from_u64(random()), own: random() }));
 }
@@ -70,13 +69,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_seed_all_maps_hash_alike_in_every_process() {
+    fn without_a_seed_hashes_are_equal_in_every_process() {
         assert_eq!(hash(&Seeded::default()), hash(&Seeded::default()));
         assert_eq!(hash(&Seeded::default()), foldhash::quality::FixedState::default().hash_one("shop/web"));
     }
 
     #[test]
-    fn each_seed_gives_other_hashes() {
+    fn different_seeds_give_different_hashes() {
         let under = |seed: u64| {
             let seeds = Seeds { shared: SharedSeed::from_u64(seed), own: seed };
             hash(&Seeded::under(Some(Box::leak(Box::new(seeds)))))

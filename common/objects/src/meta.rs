@@ -1,4 +1,4 @@
-//! Object metadata, as the controllers keep it: small, shared where it repeats, exact where it goes back on the wire.
+//! Object metadata: small in memory, shared between objects, and exact where a controller writes them back.
 
 use std::{
     fmt,
@@ -15,17 +15,17 @@ use crate::{
     json::{StrVisitor, null_as_default},
 };
 
-/// Namespace and name of an object; the namespace of a cluster-scoped one is empty.
+/// Namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Namespace, empty for cluster-scoped objects.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
 }
 
 impl Key {
-    /// The key of `name` in `namespace`.
+    /// Creates the key of the object `name` in `namespace`.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Text::new(namespace), name: Arc::from(name) }
     }
@@ -43,9 +43,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The identity of an object across its name: 16 bytes for the UUIDs that servers give, any text otherwise.
+/// `metadata.uid`, which tells an object from earlier and later objects of the same name. A UUID takes 16 bytes; other texts are
+/// stored unchanged.
 ///
-/// Ordered like its text form, which some decisions upstream are made by.
+/// Ordered like the text form, because some of upstream's decisions compare the text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(Repr);
 
@@ -56,12 +57,12 @@ enum Repr {
 }
 
 impl Uid {
-    /// Reads a uid; anything but a canonical lower-case UUID is kept as it is written.
+    /// Parses a UID. Any text other than a canonical lower-case UUID is stored unchanged.
     pub fn new(text: &str) -> Self {
         parse_uuid(text).map_or_else(|| Self(Repr::Text(Text::new(text))), Self::from)
     }
 
-    /// Whether the object had none.
+    /// Whether the object had no UID.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(t) if t.is_empty())
     }
@@ -81,7 +82,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     uuid.map(u128::to_be_bytes)
 }
 
-/// The uid with this UUID.
+/// Creates the UID with this UUID.
 impl From<[u8; 16]> for Uid {
     fn from(uuid: [u8; 16]) -> Self {
         Self(Repr::Uuid(uuid))
@@ -141,32 +142,33 @@ impl<'de> Deserialize<'de> for Uid {
     }
 }
 
-/// A version of the store behind one resource. Zero means unknown.
+/// A `resourceVersion` as a number; 0 means unknown.
 ///
-/// Versions of one resource are comparable numbers in every supported server; they mean nothing across resources.
+/// Versions of one resource are comparable numbers on every supported API server. Versions of different resources must not be
+/// compared.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u64);
 
 impl Version {
-    /// Not known.
+    /// The version 0, which means unknown.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Reads a resourceVersion; what is not a positive decimal number is unknown.
+    /// Parses a `resourceVersion`. Anything but a positive decimal number is unknown.
     pub fn parse(text: &str) -> Self {
         Self(text.parse().unwrap_or(0))
     }
 
-    /// Its last fifteen digits, which a floating-point number can hold; 0 if unknown.
+    /// Returns the last 15 digits, which a floating-point number represents exactly; 0 if the version is unknown.
     pub fn last_digits(self) -> u64 {
         self.0 % 1_000_000_000_000_000
     }
 
-    /// Whether the version is known.
+    /// Whether the version is not [`Version::UNKNOWN`].
     pub fn is_known(self) -> bool {
         self.0 != 0
     }
 
-    /// The number, for metrics.
+    /// Returns the version as an integer, 0 if it is unknown. For metrics.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -196,28 +198,28 @@ impl<'de> Deserialize<'de> for Version {
     }
 }
 
-/// One entry of `metadata.ownerReferences`.
+/// An entry of `metadata.ownerReferences`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerRef {
-    /// Group and version of the owner.
+    /// `apiVersion` of the owner: group and version.
     pub api_version: Text,
-    /// Kind of the owner.
+    /// `kind` of the owner.
     pub kind: Text,
-    /// Name of the owner.
+    /// `metadata.name` of the owner.
     pub name: Text,
-    /// Uid of the owner.
+    /// `metadata.uid` of the owner.
     pub uid: Uid,
-    /// Whether the owner manages this object; at most one does.
+    /// Whether the owner is the managing controller of this object. At most one owner is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
-    /// Whether foreground deletion of the owner waits for this object.
+    /// Whether foreground deletion of the owner waits for the deletion of this object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
 }
 
 impl OwnerRef {
-    /// Whether all that it says is short enough to be kept for a while after nobody needs it any more.
+    /// Whether all strings are short enough for the table of shared values, where unused entries stay for a while.
     fn is_shared(&self) -> bool {
         let uid = match &self.uid.0 {
             Repr::Uuid(_) => true,
@@ -226,7 +228,7 @@ impl OwnerRef {
         uid && [&self.api_version, &self.kind, &self.name].into_iter().all(Text::is_shared)
     }
 
-    /// Whether this reference names the managing controller.
+    /// Whether this owner is the managing controller.
     pub fn is_controller(&self) -> bool {
         self.controller == Some(true)
     }
@@ -234,11 +236,11 @@ impl OwnerRef {
 
 static OWNERS: LazyLock<Mutex<Table<Box<[OwnerRef]>>>> = LazyLock::new(|| Mutex::new(Table::new()));
 
-/// The longest list of owners that is shared. Few objects have more than one; those of a list with thousands share it
-/// with nobody.
+/// Maximum length of a list of owners that is shared. Most objects have one owner; a list with thousands of owners is unlikely
+/// to occur a second time.
 const MOST_SHARED: usize = 16;
 
-/// The owner references of an object, in their order. Shared: the Pods of one ReplicaSet hold one copy. Takes one word.
+/// The owner references of an object, in order. The Pods of a ReplicaSet share one copy. A handle has the size of one pointer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Owners(Option<Arc<Box<[OwnerRef]>>>);
 
@@ -273,67 +275,67 @@ impl<'de> Deserialize<'de> for Owners {
     }
 }
 
-/// The metadata every projection carries.
+/// The metadata in every projection.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
-    /// Namespace, empty for cluster-scoped objects.
+    /// `metadata.namespace`; empty for cluster-scoped objects.
     #[serde(deserialize_with = "null_as_default")]
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     #[serde(deserialize_with = "null_as_default")]
     pub name: Arc<str>,
-    /// Identity.
+    /// `metadata.uid`.
     pub uid: Uid,
-    /// Version of this state of the object.
+    /// `metadata.resourceVersion` of this state of the object.
     pub resource_version: Version,
-    /// Generation of the spec.
+    /// `metadata.generation`, which the server increments when the spec changes; 0 if it is missing.
     #[serde(deserialize_with = "null_as_default")]
     pub generation: i64,
-    /// When the object was created.
+    /// `metadata.creationTimestamp`.
     #[serde(rename = "creationTimestamp")]
     pub created: Option<Timestamp>,
-    /// When its deletion was requested.
+    /// `metadata.deletionTimestamp`; `None` unless the object is terminating.
     #[serde(rename = "deletionTimestamp")]
     pub deleted: Option<Timestamp>,
-    /// Labels.
+    /// `metadata.labels`.
     pub labels: Labels,
-    /// Annotations; a projection that needs few of them empties this in [`crate::object::Object::trim`].
+    /// `metadata.annotations`. A projection that needs few of them drops the others in [`crate::object::Object::trim`].
     #[serde(deserialize_with = "null_as_default")]
     pub annotations: Annotations,
-    /// Owners.
+    /// `metadata.ownerReferences`.
     #[serde(rename = "ownerReferences", deserialize_with = "null_as_default")]
     pub owners: Owners,
-    /// Finalizers.
+    /// `metadata.finalizers`.
     #[serde(deserialize_with = "null_as_default")]
     pub finalizers: Box<[Text]>,
 }
 
 impl Meta {
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub fn key(&self) -> Key {
         Key { namespace: self.namespace.clone(), name: Arc::clone(&self.name) }
     }
 
-    /// The reference to the managing controller: the first with `controller: true`.
+    /// Returns the owner reference of the managing controller: the first with `controller: true`.
     pub fn controller(&self) -> Option<&OwnerRef> {
         self.owners.iter().find(|o| o.is_controller())
     }
 
-    /// Whether deletion was requested.
+    /// Whether the object is terminating: `metadata.deletionTimestamp` is set.
     pub fn is_deleting(&self) -> bool {
         self.deleted.is_some()
     }
 }
 
-/// Annotations: key and value, in the order of their keys. Keys are shared, values are not. Takes one word if there are none.
+/// Annotations, sorted by key. Keys are shared with other objects, values are not. An empty set has the size of one pointer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Annotations(Option<Box<Pairs>>);
 
 type Pairs = Box<[(Text, Box<str>)]>;
 
 impl Annotations {
-    /// From pairs; of a repeated key the last value counts.
+    /// Creates annotations from pairs of key and value. If a key is repeated, its last value counts.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let sorted: std::collections::BTreeMap<&str, &str> = pairs.into_iter().collect();
         Self::of(sorted.into_iter().map(|(k, v)| (Text::new(k), Box::from(v))).collect())
@@ -347,23 +349,23 @@ impl Annotations {
         self.0.as_deref().map(|pairs| &**pairs).unwrap_or_default()
     }
 
-    /// The value under `key`.
+    /// Returns the value of the annotation `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.as_slice().binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
         Some(&self.as_slice()[at].1)
     }
 
-    /// All of them, sorted by key.
+    /// Iterates over all annotations, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.as_slice().iter().map(|(k, v)| (k.as_str(), &**v))
     }
 
-    /// Whether there are none.
+    /// Whether there are no annotations.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Keeps only what `keep` says, by key.
+    /// Keeps only annotations for whose key `keep` returns true.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         if !self.as_slice().iter().all(|(k, _)| keep(k)) {
             let all = std::mem::take(&mut self.0).map(|pairs| pairs.into_vec()).unwrap_or_default();
@@ -390,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uids_survive_the_round_trip_and_order_like_text() {
+    fn uids_survive_the_round_trip_and_are_ordered_like_text() {
         for text in ["2ff731ae-b0d1-491c-a286-da4a1c1a8b15", "not-a-uuid", "2FF731AE-B0D1-491C-A286-DA4A1C1A8B15", ""] {
             assert_eq!(Uid::new(text).to_string(), text);
         }
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_reads_what_a_server_writes() {
+    fn metadata_are_read_as_a_server_writes_them() {
         let meta: Meta = serde_json::from_str(
             r#"{"name":"web","namespace":"shop","uid":"2ff731ae-b0d1-491c-a286-da4a1c1a8b15","resourceVersion":"208",
                 "creationTimestamp":"2026-11-21T09:50:29Z","labels":null,"annotations":{"b":"2","a":"1"},"managedFields":[{"x":1}],

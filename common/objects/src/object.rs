@@ -1,4 +1,4 @@
-//! What a controller reads of an object: its resource, its projection, and what becomes of objects that cannot be read.
+//! Projections: the resource of a kind, the fields that a controller reads, and errors for objects that cannot be decoded.
 
 use std::{
     fmt::{self, Write as _},
@@ -14,30 +14,31 @@ use crate::{
     wire::{self, Message},
 };
 
-/// Coordinates of a resource on the API server.
+/// Group, version and names of a resource of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resource {
-    /// API group, empty for core.
+    /// API group; empty for the core group.
     pub group: &'static str,
-    /// Version.
+    /// API version, for example `v1`.
     pub version: &'static str,
-    /// Name in paths.
+    /// Plural name in paths, for example `replicasets`.
     pub plural: &'static str,
-    /// Kind.
+    /// `kind` of the objects.
     pub kind: &'static str,
-    /// Whether objects live in namespaces.
+    /// Whether objects belong to namespaces; false for cluster-scoped kinds.
     pub namespaced: bool,
 }
 
 impl Resource {
-    /// `group/version`, or the version alone for core: the `apiVersion` field.
+    /// Returns the field `apiVersion`: `group/version`, or only the version for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The path of a collection (`name` empty), an object, or a subresource of it.
+    /// Returns the path of a collection (`name` is empty), an object, or a subresource.
     ///
-    /// Whatever a name holds, it is one segment: some come from objects that anybody may write.
+    /// Every name remains one segment of the path, even with special characters: some names come from objects that any user
+    /// may write.
     pub fn path(&self, namespace: &str, name: &str, subresource: &str) -> String {
         let mut path = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         push_segment(&mut path, self.version);
@@ -52,142 +53,144 @@ impl Resource {
     }
 }
 
-/// One subject of a request: an object, a collection (empty name) or a subresource.
+/// The target of a request: an object, a collection or a subresource.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The resource.
+    /// Resource of the object or collection.
     pub resource: Resource,
-    /// Namespace; empty for cluster-scoped objects or all namespaces.
+    /// Namespace; empty for cluster-scoped objects and for all namespaces.
     pub namespace: &'a str,
-    /// Name; empty for the collection.
+    /// Name; empty for a collection.
     pub name: &'a str,
-    /// Subresource; empty for none.
+    /// Subresource, for example `status`; empty for none.
     pub subresource: &'a str,
 }
 
 impl<'a> Target<'a> {
-    /// An object.
+    /// Creates the target for an object, without a subresource.
     pub fn object(resource: Resource, namespace: &'a str, name: &'a str) -> Self {
         Self { resource, namespace, name, subresource: "" }
     }
 
-    /// Its `/status`.
+    /// Creates the target for the subresource `status` of an object.
     pub fn status(resource: Resource, namespace: &'a str, name: &'a str) -> Self {
         Self { resource, namespace, name, subresource: "status" }
     }
 
-    /// The path of it.
+    /// Returns the path of the request, without a query.
     pub fn path(&self) -> String {
         self.resource.path(self.namespace, self.name, self.subresource)
     }
 }
 
-/// Adds a segment to a path, percent-encoded where it has to be. Upstream: `url.PathEscape`.
+/// Appends a segment to a path and percent-encodes it where necessary. Upstream: `url.PathEscape`.
 fn push_segment(path: &mut String, segment: &str) {
     path.push('/');
-    // These two mean a directory to whoever tidies paths.
+    // Software that normalizes paths treats these two as directories.
     let dots = matches!(segment, "." | "..");
     for byte in segment.bytes() {
         match byte {
             b'.' if dots => path.push_str("%2E"),
             _ if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(&byte) => path.push(byte as char),
-            // Writing into a string cannot fail.
+            // Writing to a string cannot fail.
             _ => drop(write!(path, "%{byte:02X}")),
         }
     }
 }
 
-/// Whether an object can have that name at all: others are refused by every server, and no path leads to them.
+/// Whether an object can have this name. API servers reject other names, because a path segment cannot contain them.
 ///
-/// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`; clients there refuse to ask for others.
+/// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`. Upstream's clients reject other names, too.
 pub fn can_be_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
 }
 
-/// `plural.group`, as logs and metrics name a resource.
+/// Writes `plural.group`, the form in logs and metrics.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.group.is_empty() { f.write_str(self.plural) } else { write!(f, "{}.{}", self.plural, self.group) }
     }
 }
 
-/// A projection: the fields of a kind that one controller reads, and nothing else.
+/// A projection: the fields of a kind that one controller reads.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
-    /// Where objects of this kind live.
+    /// The resource whose objects are read.
     const RESOURCE: Resource;
-    /// The field selector of its lists and watches; empty for all objects of the kind.
+    /// Field selector of the lists and watches; empty for all objects of the kind.
     ///
-    /// The API server sends no other object. An object that no longer matches arrives as deleted, with its last state that did.
-    /// `docs/decisions/0016-filters.md` says what each selector hides.
+    /// The API server sends only objects that match. An object that stops matching arrives as deleted, in its last matching
+    /// state. `docs/decisions/0016-filters.md` lists the objects that each selector hides.
     const FIELD_SELECTOR: &'static str = "";
-    /// The indexes of caches of this kind.
+    /// The indexes of every cache of this kind, as a tuple.
     type Indexes: Indexes<Self>;
 
-    /// Its metadata.
+    /// Returns `metadata`, which every projection contains.
     fn meta(&self) -> &Meta;
 
-    /// The message in which the protobuf encoding has the kind. Without one, lists and watches of it are JSON.
+    /// Protobuf message of the kind. Without one, lists and watches use JSON.
     ///
-    /// JSON is for custom resources, and for objects of which a part is passed on unread: it may have fields of a newer server.
+    /// JSON is needed for custom resources, and for objects with a part that is passed on unread: that part may have fields of
+    /// a newer server.
     const PROTOBUF: Option<&'static Message> = None;
 
-    /// Whether an object with that head can concern this controller: asked before anything else is read of the object. An object of
-    /// which that is false is never [kept](Object::keep).
+    /// Decides by the head whether an object can concern the controller, before the rest of the object is read. With `None`, every
+    /// object can. An object that cannot concern the controller must not be [kept](Object::keep) either.
     const CONCERNS: Option<fn(head: &Head<'_>) -> bool> = None;
 
-    /// Reads a projection that needs the metadata only, from the JSON of the metadata. `None` for all other projections.
+    /// Decodes a projection that needs only the metadata, from the JSON of the metadata. `None` for all other projections.
     ///
-    /// What follows the metadata in `json` is to be ignored.
+    /// `_json` begins with the value of `metadata`; the text after that value must be ignored.
     fn of_metadata(_json: &str) -> Option<serde_json::Result<Self>> {
         None
     }
 
-    /// Drops what is not needed once the object is read (annotations nobody looks at, ...), before it is cached.
+    /// Drops fields that are not needed after decoding, for example unused annotations, before the object is cached.
     fn trim(&mut self) {}
 
-    /// Whether the object concerns this controller at all; one that does not is never cached.
+    /// Whether the object is cached. By default, an object is cached if it can concern the controller.
     fn keep(&self) -> bool {
         self.is_concern()
     }
 
-    /// What [`CONCERNS`](Object::CONCERNS) says of the object.
+    /// Applies [`CONCERNS`](Object::CONCERNS) to the decoded object.
     fn is_concern(&self) -> bool {
         Self::CONCERNS.is_none_or(|concerns| concerns(&Head::of(self.meta())))
     }
 }
 
-/// An object whose metadata can be read and whose rest cannot: the work of a buggy server.
+/// An object whose metadata could be decoded, but not the rest. Only a faulty server sends such an object.
 #[derive(Debug)]
 pub struct Malformed {
-    /// Its metadata.
+    /// The metadata, which could be decoded.
     pub meta: Meta,
-    /// What is wrong with it.
+    /// Error of the decoder.
     pub error: String,
 }
 
-/// Why an object in the cache cannot be used.
+/// Error for a cached object that cannot be used because it is [`Malformed`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{resource} {key} cannot be read: {error}")]
 pub struct Unreadable {
-    /// The resource.
+    /// Resource of the object.
     pub resource: Resource,
-    /// Which object.
+    /// Namespace and name of the object.
     pub key: String,
-    /// What is wrong with it.
+    /// Error of the decoder.
     pub error: String,
 }
 
-/// An object as the API server sent it.
+/// An encoded object as the API server sent it.
 #[derive(Clone, Copy, Debug)]
 pub enum Encoded<'a> {
-    /// As JSON.
+    /// JSON text.
     Json(&'a str),
-    /// As a protobuf message, without its envelope.
+    /// A protobuf message without its envelope.
     Protobuf(&'a [u8]),
 }
 
 impl<'a> Encoded<'a> {
-    /// The head of an object that cannot concern a controller that reads `K`; `None` if the object can, or if it looks unusual.
+    /// Returns the head of a foreign object, which cannot concern a controller that reads `K`. Returns `None` if the object can
+    /// concern the controller, or if its text has an unusual form.
     pub fn foreign_head<K: Object>(self) -> Option<Head<'a>> {
         let concerns = K::CONCERNS?;
         let head = match self {
@@ -198,10 +201,10 @@ impl<'a> Encoded<'a> {
         is_foreign.then_some(head)
     }
 
-    /// Reads the metadata of an object, whatever the rest of it is.
+    /// Decodes only the metadata of an object.
     ///
     /// # Errors
-    /// If it has none, or they do not fit what is read.
+    /// The object has no metadata, or the metadata do not fit `T`.
     pub fn metadata<T: Deserialize<'a>>(self) -> Result<T, String> {
         #[derive(Deserialize)]
         struct Bare<T> {
@@ -219,10 +222,10 @@ impl<'a> Encoded<'a> {
         }
     }
 
-    /// Reads one object; one of which only the metadata can be read is [`Malformed`].
+    /// Decodes an object, and drops its unneeded fields with [`Object::trim`].
     ///
     /// # Errors
-    /// If it cannot be read, or has no name.
+    /// [`DecodeError::Malformed`] if only the metadata can be decoded, otherwise [`DecodeError::Nameless`].
     pub fn decode<K: Object>(self) -> Result<K, DecodeError> {
         let read = match self {
             Self::Json(json) => {
@@ -231,7 +234,7 @@ impl<'a> Encoded<'a> {
             }
             Self::Protobuf(message) => match K::PROTOBUF {
                 Some(kind) => wire::read::<K>(kind, message).map_err(|error| error.to_string()),
-                None => Err("protobuf, which was not asked for".to_owned()),
+                None => Err("the server sent protobuf although JSON was requested".to_owned()),
             },
         };
         let error = match read {
@@ -251,8 +254,8 @@ impl<'a> Encoded<'a> {
     }
 }
 
-/// The text from the beginning of an object's metadata on, if the object looks as servers write it: metadata comes first, or after
-/// kind and version.
+/// Returns the text from the value of `metadata` on. Returns `None` unless `metadata` is the first field, or follows `kind` and
+/// `apiVersion` directly, as API servers write objects.
 fn metadata(json: &str) -> Option<&str> {
     let mut rest = json.strip_prefix('{')?;
     loop {
@@ -269,12 +272,12 @@ fn metadata(json: &str) -> Option<&str> {
     }
 }
 
-/// Why an object could not be read.
+/// Error of [`Encoded::decode`].
 #[derive(Debug)]
 pub enum DecodeError {
-    /// Its metadata can be read.
+    /// Only the metadata could be decoded.
     Malformed(Arc<Malformed>),
-    /// Not even that.
+    /// The metadata could not be decoded, or have no name. Holds the message of the decoder.
     Nameless(String),
 }
 
@@ -287,7 +290,7 @@ mod tests {
         Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
     #[test]
-    fn a_path_is_the_servers() {
+    fn paths_match_the_api_server() {
         assert_eq!(NODES.path("", "", ""), "/api/v1/nodes");
         assert_eq!(NODES.path("ignored", "a.b-c", "status"), "/api/v1/nodes/a.b-c/status");
         assert_eq!(SETS.path("ns", "web", ""), "/apis/apps/v1/namespaces/ns/replicasets/web");
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_segment_whatever_it_holds() {
+    fn a_name_with_special_characters_is_one_segment() {
         for (name, segment) in [
             ("playground-node-1/proxy/pods", "playground-node-1%2Fproxy%2Fpods"),
             ("a?x=1", "a%3Fx=1"),
@@ -315,7 +318,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_name_leaves_its_segment(name in "\\PC{1,12}|[./?#% ]{1,6}") {
+        fn any_name_is_one_segment(name in "\\PC{1,12}|[./?#% ]{1,6}") {
             let path = NODES.path("", &name, "");
             let segment = path.strip_prefix("/api/v1/nodes/").unwrap();
             proptest::prop_assert!(!segment.contains(['/', '?', '#', ' ']) && segment != "." && segment != "..");
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_stores_is_no_name() {
+    fn names_that_no_server_accepts_are_rejected() {
         for name in ["", ".", "..", "a/b", "/", "50%"] {
             assert!(!can_be_name(name), "{name:?}");
         }

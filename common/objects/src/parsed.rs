@@ -1,4 +1,4 @@
-//! What is parsed out of texts that objects carry, parsed once for each text.
+//! A cache of values that are parsed from texts inside objects.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 use crate::{json::Raw, map::HashMap, meta::Uid};
 
-/// What was parsed out of one text of each object, by the uid of the object: of its Pod template, for one.
+/// Values parsed from one text of each object, for example its Pod template, by the UID of the object.
 ///
-/// Every write of a status brings a new version of an object with the template it had before: comparing the text is much cheaper
-/// than parsing, encoding and hashing it again.
+/// Every write of a status brings a new version of the object with the same template. Comparing the text is much cheaper than
+/// parsing, encoding and hashing it again.
 #[derive(Debug)]
 pub struct Parsed<T>(Mutex<HashMap<Uid, (Raw, Arc<T>)>>);
 
@@ -20,7 +20,7 @@ impl<T> Default for Parsed<T> {
 }
 
 impl<T> Parsed<T> {
-    /// What `parse` makes of `raw`. It is called only if the object had another text before, or none.
+    /// Returns the parsed value of `raw`. Calls `parse` only if the text of the object is new or has changed.
     pub fn get<E>(&self, object: &Uid, raw: &Raw, parse: impl FnOnce(&Raw) -> Result<T, E>) -> Result<Arc<T>, E> {
         if let Some((_, known)) = self.0.lock().get(object).filter(|(text, _)| text == raw) {
             return Ok(Arc::clone(known));
@@ -30,17 +30,17 @@ impl<T> Parsed<T> {
         Ok(parsed)
     }
 
-    /// Of how many objects something is kept.
+    /// Number of objects with a cached value.
     pub fn len(&self) -> usize {
         self.0.lock().len()
     }
 
-    /// Whether nothing is kept.
+    /// Whether no value is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops what was parsed for an object that is gone.
+    /// Drops the value of an object that no longer exists.
     pub fn forget(&self, object: &Uid) {
         self.0.lock().remove(object);
     }

@@ -1,7 +1,7 @@
-//! What the workload controllers know of a Pod, and what they conclude from it.
+//! Pods as the workload controllers see them, and the properties derived from them.
 //!
-//! [`Pod`] is the projection: the fields that decide about counting, availability and deletion, and nothing else. A
-//! controller that needs more puts [`Spec`] and [`Status`] beside its own fields and builds its Pod with [`Pod::new`].
+//! [`Pod`] is a projection with only the fields that decide about counting, availability and deletion. A controller that needs
+//! more fields declares a projection with [`Spec`] and [`Status`] beside its own fields, and calls [`Pod::new`].
 
 mod rank;
 mod read;
@@ -19,47 +19,47 @@ use crate::{
     wire::{Message, messages},
 };
 
-/// Pods on the API server.
+/// The resource `pods`.
 pub const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
 
-/// The annotation that says how much a user would mind the deletion of this Pod rather than of another.
+/// Annotation with a Pod's deletion cost. Pods with a lower cost are deleted first.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// A Pod.
+/// A Pod, with the fields that matter for counting, availability and deletion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Its metadata.
+    /// `metadata`.
     pub meta: Meta,
-    /// The node it is assigned to; empty if none.
+    /// `spec.nodeName`; empty if the Pod is not assigned to a node.
     pub node: Text,
-    /// Where it is in its life.
+    /// `status.phase`; [`Phase::Other`] if it is missing or unknown.
     pub phase: Phase,
-    /// Whether it can serve.
+    /// State of the condition `Ready`.
     pub readiness: Readiness,
-    /// How often its containers were restarted.
+    /// Restart counts of the containers.
     pub restarts: Restarts,
 }
 
-/// `status.phase`.
+/// `status.phase` of a Pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Not all containers run yet.
+    /// At least one container has not started yet.
     Pending,
-    /// Containers run.
+    /// At least one container is running.
     Running,
-    /// All containers ended well, for good.
+    /// All containers ended successfully and will not be restarted.
     Succeeded,
-    /// A container ended badly, for good.
+    /// All containers ended and will not be restarted, and at least one of them failed.
     Failed,
-    /// Its node is not heard of.
+    /// The state is not known, usually because the node does not respond.
     Unknown,
-    /// None was written, or one nobody knows.
+    /// Missing, or a phase that this version does not know.
     #[default]
     Other,
 }
 
 impl Phase {
-    /// Reads a phase.
+    /// Parses `status.phase`. An unknown text gives [`Phase::Other`].
     pub fn parse(text: &str) -> Self {
         match text {
             "Pending" => Self::Pending,
@@ -71,58 +71,58 @@ impl Phase {
         }
     }
 
-    /// Whether it is over: succeeded or failed.
+    /// Whether the Pod is finished: succeeded or failed.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
-/// The condition `Ready`.
+/// State of the condition `Ready`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// Absent, or not `True`.
+    /// The condition is missing or not `True`.
     #[default]
     NotReady,
-    /// `True`.
+    /// The condition is `True`.
     Ready {
-        /// Its `lastTransitionTime`.
+        /// `lastTransitionTime` of the condition.
         since: Option<Timestamp>,
     },
 }
 
-/// The largest restart count among the containers of each sort.
+/// Maximum restart counts of a Pod's containers, by type of container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Restarts {
-    /// Regular containers.
+    /// Maximum over the regular containers.
     pub regular: i32,
-    /// Init containers with restart policy `Always`.
+    /// Maximum over the init containers with restart policy `Always`.
     pub restartable_init: i32,
 }
 
-/// What a Pod's `spec` says that matters here.
+/// The fields of a Pod's `spec` that [`Pod`] needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spec {
-    /// The node it is assigned to; empty if none.
+    /// `nodeName`; empty if the Pod is not assigned to a node.
     pub node: Text,
     /// Names of the init containers with restart policy `Always`.
     pub restartable_init: Box<[Box<str>]>,
 }
 
-/// What a Pod's `status` says that matters here.
+/// The fields of a Pod's `status` that [`Pod`] needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Where it is in its life.
+    /// `phase`; [`Phase::Other`] if it is missing or unknown.
     pub phase: Phase,
-    /// Whether it can serve.
+    /// State of the condition `Ready`.
     pub readiness: Readiness,
-    /// The largest restart count of a regular container.
+    /// Maximum restart count of the regular containers.
     pub restarts: i32,
-    /// Init containers that were restarted, by name.
+    /// Names and restart counts of the init containers that were restarted.
     pub init_restarts: Box<[(Box<str>, i32)]>,
 }
 
 impl Pod {
-    /// Puts a Pod together from its parts.
+    /// Creates a Pod from the projections of its parts.
     pub fn new(meta: Meta, spec: Spec, status: &Status) -> Self {
         let counts = status.init_restarts.iter().filter(|(name, _)| spec.restartable_init.contains(name));
         let restartable_init = counts.map(|(_, count)| *count).max().unwrap_or(0).max(0);
@@ -135,40 +135,41 @@ impl Pod {
         }
     }
 
-    /// Whether it counts: neither over nor being deleted.
+    /// Whether the Pod is active: neither finished nor terminating.
     pub fn is_active(&self) -> bool {
         !self.phase.is_terminal() && !self.meta.is_deleting()
     }
 
-    /// Whether it is being deleted and not over yet.
+    /// Whether deletion of the Pod was requested and the Pod is not finished.
     pub fn is_terminating(&self) -> bool {
         !self.phase.is_terminal() && self.meta.is_deleting()
     }
 
-    /// Whether its condition `Ready` is `True`.
+    /// Whether the condition `Ready` is `True`.
     pub fn is_ready(&self) -> bool {
         self.readiness != Readiness::NotReady
     }
 
-    /// Since when it is ready: nothing if it is not, or nobody wrote when.
+    /// Returns when the Pod became ready. `None` if the Pod is not ready, or if the condition has no time.
     pub fn ready_since(&self) -> Option<Timestamp> {
         if let Readiness::Ready { since } = self.readiness { since } else { None }
     }
 
-    /// Whether it has been ready for at least `min_ready_seconds`.
+    /// Whether the Pod has been ready for at least `min_ready_seconds`.
     pub fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
         self.is_ready()
             && (min_ready_seconds == 0
                 || self.available_after(min_ready_seconds, now).is_some_and(|wait| !wait.is_positive()))
     }
 
-    /// How long until a ready Pod is available; zero or negative if it is. Nothing if time alone will not make it so.
+    /// Returns how long until a ready Pod becomes available; zero or negative if it is available. `None` if the Pod is not ready,
+    /// or if the condition has no time.
     pub fn available_after(&self, min_ready_seconds: i32, now: Timestamp) -> Option<SignedDuration> {
         let since = self.ready_since()?;
         Some(SignedDuration::from_secs(min_ready_seconds.into()).saturating_add(since.duration_since(now)))
     }
 
-    /// Its deletion cost; see [`deletion_cost`].
+    /// Returns the deletion cost from the annotation; 0 without a valid one. See [`deletion_cost`].
     pub fn deletion_cost(&self) -> i32 {
         self.meta.annotations.get(POD_DELETION_COST).map_or(0, deletion_cost)
     }
@@ -188,9 +189,9 @@ impl Object for Pod {
     }
 }
 
-/// How long until the first of `pods` becomes available through the passing of time; nothing if none will.
+/// Returns how long until the next Pod becomes available by the passage of time alone; `None` if no Pod will.
 ///
-/// A caller that waits for it recomputes with the clock of that moment. Upstream: `pkg/controller`,
+/// After that time, the caller checks availability again with the current time. Upstream: `pkg/controller`,
 /// `FindMinNextPodAvailabilityCheck`.
 pub fn next_availability_check<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
@@ -204,7 +205,7 @@ pub fn next_availability_check<'a>(
     waits.filter(SignedDuration::is_positive).min().and_then(|wait| wait.try_into().ok())
 }
 
-/// Reads a deletion cost: a decimal `i32` without plus sign or leading zero; anything else is 0.
+/// Parses a deletion cost: a decimal `i32` without plus sign or leading zero. Any other text gives 0.
 pub fn deletion_cost(text: &str) -> i32 {
     if text.starts_with(|c| matches!(c, '-' | '1'..='9')) { text.parse().unwrap_or(0) } else { 0 }
 }

@@ -1,27 +1,27 @@
 //! Kubernetes resource quantities: `100m`, `1.5Gi`, `1e3`.
 //!
-//! A quantity is kept as upstream keeps it in memory, because the hash of a Pod template is taken over that form
-//! ([`crate::hash`]): a 64-bit number and a power of ten where that is enough, an unlimited decimal otherwise, the text if
-//! it was canonical, and the notation. Comparison is exact and numeric. Upstream: `pkg/api/resource`, `ParseQuantity`.
+//! A quantity is stored in upstream's in-memory form, because the hash of a Pod template covers that form ([`crate::hash`]): a
+//! 64-bit number and a power of ten if they suffice, otherwise a decimal of unlimited size; the text, if it was canonical; and
+//! the notation. Comparison is exact and numeric. Upstream: `pkg/api/resource`, `ParseQuantity`.
 
 use std::{cmp::Ordering, fmt};
 
 use serde::{Deserialize, Deserializer};
 
-/// Digits a quantity may be written with; longer ones are refused instead of computed.
+/// Maximum number of digits of a quantity. Longer ones are rejected before they are computed.
 const MAX_DIGITS: usize = 512;
-/// Places a decimal is kept with; what is finer is rounded away from zero.
+/// Exponent of the last decimal place that is kept. Smaller fractions are rounded away from zero.
 const NANO: i32 = -9;
-/// Decimal digits that surely fit an `i64`.
+/// Every number with at most this many decimal digits fits into an `i64`.
 const MAX_INT64_DIGITS: i64 = 18;
 
-/// A resource quantity.
+/// A resource quantity, for example of memory or CPU time.
 ///
-/// Equal and ordered by value: `1Gi`, `1073741824` and `1073741824000m` are one quantity.
+/// Compared by value: `1Gi`, `1073741824` and `1073741824000m` are equal.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     amount: Amount,
-    /// The text, where it was already in canonical form.
+    /// The original text if it was in canonical form, otherwise empty.
     text: Box<str>,
     format: Format,
 }
@@ -34,19 +34,19 @@ enum Amount {
     Dec { negative: bool, unscaled: Natural, scale: i32 },
 }
 
-/// The notation a quantity was written in.
+/// The notation of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `12e6`.
+    /// Decimal exponent, for example `12e6`.
     DecimalExponent,
-    /// `12Mi`.
+    /// Binary suffix, for example `12Mi`.
     BinarySi,
-    /// `12M`.
+    /// Decimal suffix, for example `12M`.
     DecimalSi,
 }
 
 impl Format {
-    /// Upstream's name of it.
+    /// Returns upstream's name of the notation.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DecimalExponent => "DecimalExponent",
@@ -56,25 +56,25 @@ impl Format {
     }
 }
 
-/// Why a text is not a quantity.
+/// Reasons why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not a number followed by a suffix.
+    /// The text is not a number followed by a suffix.
     #[error("quantity is not a number with a suffix")]
     Format,
-    /// The number cannot be read.
+    /// The number is invalid, for example because it has no digits.
     #[error("quantity's number cannot be read")]
     Number,
-    /// An unknown suffix.
+    /// The suffix is neither a known unit nor an exponent.
     #[error("quantity's suffix is unknown")]
     Suffix,
-    /// More digits than anybody needs.
+    /// The number has more than 512 digits.
     #[error("quantity has too many digits")]
     TooLong,
 }
 
 impl Quantity {
-    /// Reads a quantity.
+    /// Parses a quantity in any notation, with the same result as upstream's `ParseQuantity`.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text == "0" {
             return Ok(Self::int(0, 0, Format::DecimalSi, text));
@@ -88,7 +88,7 @@ impl Quantity {
         Self { amount: Amount::Int { value, scale }, text: text.into(), format }
     }
 
-    /// Whether it is zero.
+    /// Whether the value is zero.
     pub fn is_zero(&self) -> bool {
         match &self.amount {
             Amount::Int { value, .. } => *value == 0,
@@ -96,21 +96,21 @@ impl Quantity {
         }
     }
 
-    /// In thousandths, rounded away from zero, and cut to what an `i64` holds. Upstream: `MilliValue`.
+    /// Returns the value in thousandths, rounded away from zero and limited to the range of `i64`. Upstream: `MilliValue`.
     pub fn milli(&self) -> i64 {
         let (negative, digits, exponent) = self.normal();
         let places = exponent + 3;
         let kept = usize::try_from(digits.len() as i64 + places.min(0)).unwrap_or(0);
         let whole = format!("0{}", &digits[..kept]).parse::<i64>().ok();
         let factor = 10_i64.checked_pow(places.max(0) as u32);
-        // A fraction of a thousandth counts as one.
+        // A fraction of a thousandth is rounded up to one.
         let value =
             whole.zip(factor).and_then(|(whole, factor)| whole.checked_mul(factor)?.checked_add((places < 0).into()));
         let value = value.unwrap_or(i64::MAX);
         if negative { -value } else { value }
     }
 
-    /// What fits an `i64` and a power of ten; none where the number is too long for that.
+    /// Computes a quantity that fits into an `i64` and a power of ten. Returns `None` if the number is too long.
     fn fast(text: &str, parts: &Parts<'_>, exponent: i32, format: Format) -> Option<Result<Self, QuantityError>> {
         let (whole, fraction) = (parts.whole.len() as i64, parts.fraction.len() as i64);
         let is_binary = format == Format::BinarySi;
@@ -136,7 +136,7 @@ impl Quantity {
         Some(Ok(Self::int(value, scale, format, if canonical { text } else { "" })))
     }
 
-    /// The exact decimal, rounded to nanos.
+    /// Computes a quantity as an exact decimal, rounded to billionths.
     fn slow(parts: &Parts<'_>, exponent: i32, mut format: Format) -> Result<Self, QuantityError> {
         if !parts.has_digits {
             return Err(QuantityError::Number);
@@ -166,7 +166,8 @@ impl Quantity {
         Ok(Self { amount: Amount::Dec { negative, unscaled, scale }, text: Box::default(), format })
     }
 
-    /// Value in normal form: sign, digits without zeros at either end (none for zero), and the power of ten of the last.
+    /// Returns the value in normal form: whether it is negative, its digits without zeros at either end (empty for zero), and the
+    /// power of ten of the last digit.
     pub fn normal(&self) -> (bool, String, i64) {
         let (negative, digits, exponent) = match &self.amount {
             Amount::Int { value, scale } => (*value < 0, value.unsigned_abs().to_string(), i64::from(*scale)),
@@ -179,7 +180,7 @@ impl Quantity {
         (negative, kept.to_owned(), exponent + (digits.len() - kept.len()) as i64)
     }
 
-    /// Writes the structure behind a quantity as the dump of a Pod template has it.
+    /// Writes upstream's struct for the quantity in the format of a Pod template's dump.
     pub fn dump(&self, out: &mut impl fmt::Write) -> fmt::Result {
         let (value, scale) = match &self.amount {
             Amount::Int { value, scale } => (*value, *scale),
@@ -202,7 +203,7 @@ impl Quantity {
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
         let ((a_negative, a, a_exponent), (b_negative, b, b_exponent)) = (self.normal(), other.normal());
-        // The place of the first digit, and the digits. Zero is below all others.
+        // The position of the first digit, then the digits. Zero is `None`, which is less than all other values.
         let size = |digits: String, exponent| (!digits.is_empty()).then(|| (digits.len() as i64 + exponent, digits));
         let (a, b) = (size(a, a_exponent), size(b, b_exponent));
         let magnitude = if a_negative { b.cmp(&a) } else { a.cmp(&b) };
@@ -232,15 +233,15 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// The pieces of a written quantity.
+/// The parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
-    /// Digits before the point without leading zeros, `0` if there are none.
+    /// Digits before the decimal point without leading zeros; `0` if there are none.
     whole: &'a str,
-    /// Digits after it.
+    /// Digits after the decimal point.
     fraction: &'a str,
     suffix: &'a str,
-    /// Whether a digit was there at all.
+    /// Whether the text contains any digit.
     has_digits: bool,
 }
 
@@ -272,7 +273,7 @@ fn count_digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// The exponent that a suffix stands for: of 2 in binary notation, of 10 otherwise.
+/// Returns the notation of a suffix and its exponent: of 2 for binary suffixes, of 10 otherwise.
 fn suffix(text: &str) -> Result<(i32, Format), QuantityError> {
     let place = |suffixes: &[&str]| suffixes.iter().position(|suffix| *suffix == text).map(|at| at as i32);
     if let Some(thousands) = place(&["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]) {
@@ -282,12 +283,12 @@ fn suffix(text: &str) -> Result<(i32, Format), QuantityError> {
         return Ok((10 * (at + 1), Format::BinarySi));
     }
     let exponent = text.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
-    // Upstream reads 64 bits and keeps 32 of them.
+    // Upstream parses 64 bits and keeps the lower 32 of them.
     let exponent = exponent.parse::<i64>().map_err(|_| QuantityError::Suffix)?;
     Ok((exponent as i32, Format::DecimalExponent))
 }
 
-/// A natural number of any size: 64-bit words, least significant first, none of them zero at the end.
+/// A natural number of any size. The words have 64 bits, the least significant is first, and the last is not zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Natural(Vec<u64>);
 
@@ -319,7 +320,7 @@ impl Natural {
         }
     }
 
-    /// Divides, rounding down, and returns the remainder.
+    /// Divides, rounding down. Returns the remainder.
     fn divide(&mut self, by: u64) -> u64 {
         let mut remainder = 0u128;
         for word in self.0.iter_mut().rev() {
@@ -333,7 +334,7 @@ impl Natural {
         remainder as u64
     }
 
-    /// Goes from `scale` decimal places to `wanted`, rounding up.
+    /// Changes the number of decimal places from `scale` to `wanted`, rounding up.
     fn rescale(&mut self, scale: i64, wanted: i64) -> Result<(), QuantityError> {
         if wanted - scale > MAX_DIGITS as i64 {
             return Err(QuantityError::TooLong);
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn thousandths_are_rounded_up() {
+    fn thousandths_are_rounded_away_from_zero() {
         for (text, milli) in [
             ("2", 2000),
             ("250m", 250),
@@ -420,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_upstream_reads_and_keeps_it_the_same_way() {
+    fn quantities_are_parsed_and_stored_like_upstream() {
         for line in include_str!("../tests/data/quantities.jsonl").lines() {
             let case: Case = serde_json::from_str(line).unwrap();
             let parsed = Quantity::parse(&case.text);
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_like_upstream() {
+    fn quantities_are_ordered_like_upstream() {
         #[derive(Deserialize)]
         struct Pair {
             a: String,
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_ones_are_refused_not_computed() {
+    fn huge_quantities_are_rejected_before_they_are_computed() {
         assert_eq!(Quantity::parse(&"9".repeat(100_000)).unwrap_err(), QuantityError::TooLong);
         assert_eq!(Quantity::parse("1234567890123456789e2147483647").unwrap_err(), QuantityError::TooLong);
         assert_eq!(quantity("1234567890123456789e-2147483647"), quantity("1n"));
@@ -465,13 +466,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_is_that_of_the_numbers(a in -1_000_000i64..1_000_000, b in -1_000_000i64..1_000_000) {
+        fn quantities_are_ordered_like_their_numbers(a in -1_000_000i64..1_000_000, b in -1_000_000i64..1_000_000) {
             let (x, y) = (quantity(&format!("{a}m")), quantity(&format!("{b}000u")));
             prop_assert_eq!(x.cmp(&y), a.cmp(&b));
         }
 
         #[test]
-        fn never_panics(text in "[-+]?[0-9.]{0,40}[eEinumkKMGTP]{0,3}[-+]?[0-9]{0,12}", junk in "\\PC{0,12}") {
+        fn no_text_causes_a_panic(text in "[-+]?[0-9.]{0,40}[eEinumkKMGTP]{0,3}[-+]?[0-9]{0,12}", junk in "\\PC{0,12}") {
             let _ = (Quantity::parse(&text).map(|q| dump(&q)), Quantity::parse(&junk));
         }
     }

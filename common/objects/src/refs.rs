@@ -1,7 +1,7 @@
-//! Ownership: which objects a parent keeps, adopts and releases, and the patches that say so.
+//! Ownership: the objects that an owner keeps, adopts and releases, and the patches for adoption and release.
 //!
-//! Deciding is pure. Before the first adoption of a sync the caller reads the parent live once, and every adoption of
-//! that sync fails unless its uid is the same and it is not being deleted.
+//! The decision is pure. Before the first adoption of a sync, the caller reads the owner live once. If the owner then has another
+//! UID or is terminating, every adoption of that sync fails.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::{
     selector::{Selector, SelectorError},
 };
 
-/// Anything with metadata that may have an owner.
+/// Types with object metadata.
 pub trait HasMeta {
-    /// Its metadata.
+    /// Returns `metadata` of the object.
     fn meta(&self) -> &Meta;
 }
 
@@ -32,23 +32,23 @@ impl<T: HasMeta + ?Sized> HasMeta for Arc<T> {
     }
 }
 
-/// The parent on whose behalf objects are claimed.
+/// The owner for which objects are claimed.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// Its resource, which says kind and `apiVersion`.
+    /// Resource of the owner, from which `kind` and `apiVersion` follow.
     pub resource: Resource,
-    /// Its namespace.
+    /// `metadata.namespace` of the owner.
     pub namespace: Text,
-    /// Its name.
+    /// `metadata.name` of the owner.
     pub name: Text,
-    /// Its uid.
+    /// `metadata.uid` of the owner.
     pub uid: Uid,
-    /// Whether it is being deleted: it keeps what it has, and takes or gives up nothing.
+    /// Whether the owner is terminating. A terminating owner keeps its dependents, and neither adopts nor releases any.
     pub deleting: bool,
 }
 
 impl Owner {
-    /// The parent with this metadata.
+    /// Creates the owner with this metadata.
     pub fn new(resource: Resource, meta: &Meta) -> Self {
         Self {
             resource,
@@ -59,7 +59,7 @@ impl Owner {
         }
     }
 
-    /// The reference that makes it the controller of a child.
+    /// Returns the owner reference that makes this owner the controller of a dependent.
     pub fn controller_ref(&self) -> OwnerRef {
         OwnerRef {
             api_version: Text::new(&self.resource.api_version()),
@@ -71,9 +71,9 @@ impl Owner {
         }
     }
 
-    /// The strategic merge patch that adopts the child with `uid`, adding `finalizers`.
+    /// Returns the strategic merge patch that adopts the object with `uid` and adds `finalizers`.
     ///
-    /// The uid makes a namesake that was created in between refuse it (422).
+    /// If another object of the same name was created in the meantime, the server rejects the patch because of the UID (422).
     pub fn adopt_patch(&self, uid: &Uid, finalizers: &[&str]) -> Value {
         let mut metadata = json!({ "ownerReferences": [self.controller_ref()], "uid": uid });
         if !finalizers.is_empty() {
@@ -82,9 +82,9 @@ impl Owner {
         json!({ "metadata": metadata })
     }
 
-    /// The strategic merge patch that releases the child with `uid`, removing `finalizers`.
+    /// Returns the strategic merge patch that releases the dependent with `uid` and removes `finalizers`.
     ///
-    /// 404 and 422 in answer to it mean that the child is gone: success.
+    /// The answers 404 and 422 mean that the dependent no longer exists, and count as success.
     pub fn release_patch(&self, uid: &Uid, finalizers: &[&str]) -> Value {
         let mut metadata = json!({ "uid": uid, "ownerReferences": [{ "$patch": "delete", "uid": self.uid }] });
         if !finalizers.is_empty() {
@@ -94,14 +94,14 @@ impl Owner {
     }
 }
 
-/// What becomes of the candidates, each group in their order; those in no group are nobody's business here.
+/// Claimed candidates, in their original order. Candidates in none of the groups do not concern the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims<C> {
-    /// Owned already.
+    /// Owned objects that still match.
     pub keep: Vec<C>,
-    /// Orphans that match: owned once [`Owner::adopt_patch`] is accepted.
+    /// Orphans that match. They become owned when the server accepts [`Owner::adopt_patch`].
     pub adopt: Vec<C>,
-    /// Owned, and no longer matching: [`Owner::release_patch`].
+    /// Owned objects that no longer match. [`Owner::release_patch`] releases them.
     pub release: Vec<C>,
 }
 
@@ -111,10 +111,10 @@ impl<C> Default for Claims<C> {
     }
 }
 
-/// Sorts candidates (those owned and the orphans of the namespace) into what is kept, adopted and released.
+/// Sorts candidates (owned objects and orphans of the namespace) into those to keep, to adopt and to release.
 ///
-/// A candidate matches if `selector` selects its labels and `eligible` says so. A selector that breaks the rules claims
-/// nothing and releases nothing. Upstream: `pkg/controller`, `BaseControllerRefManager.ClaimObject`.
+/// A candidate matches if `selector` selects its labels and `eligible` returns true. An invalid selector is an error: nothing is
+/// claimed or released. Upstream: `pkg/controller`, `BaseControllerRefManager.ClaimObject`.
 pub fn claim<C: HasMeta>(
     owner: &Owner,
     selector: &Selector,
@@ -142,9 +142,9 @@ pub fn claim<C: HasMeta>(
     Ok(claims)
 }
 
-/// The parent a controller reference means: of that kind, found under its name in the child's namespace, with its uid.
+/// Finds the owner of a controller reference by `kind`, name and UID, in the namespace of the dependent.
 ///
-/// The `apiVersion` is not compared, as upstream does not. `lookup` gets the name.
+/// Like upstream, does not compare `apiVersion`. `lookup` receives the name.
 pub fn resolve<P: HasMeta>(reference: &OwnerRef, kind: &str, lookup: impl FnOnce(&str) -> Option<P>) -> Option<P> {
     if reference.kind != kind {
         return None;
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_claims() {
+    fn candidates_are_claimed_as_in_the_table() {
         for (case, want) in [
             (Case { controller: Some("other"), ..PLAIN }, "ignore"),
             (Case { controller: Some("other"), matches: false, ..PLAIN }, "ignore"),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_is_not_the_controller_leaves_an_orphan() {
+    fn an_object_whose_owner_is_not_its_controller_is_an_orphan() {
         let reference = OwnerRef { uid: Uid::new("U"), kind: "ReplicaSet".into(), ..OwnerRef::default() };
         let meta = Meta {
             namespace: "shop".into(),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ineligible_are_treated_as_not_matching() {
+    fn ineligible_objects_are_treated_as_not_matching() {
         let meta = || Meta {
             namespace: "shop".into(),
             labels: crate::intern::Labels::from_pairs([("app", "web")]),
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_selector_claims_and_releases_nothing() {
+    fn an_invalid_selector_claims_and_releases_nothing() {
         let broken = Selector::from_value(&json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]}));
         let owned = Meta { owners: vec![owner().controller_ref()].into(), ..Meta::default() };
         assert!(claim(&owner(), &broken, [Thing(owned)], |_| true).is_err());
     }
 
     #[test]
-    fn patches_are_those_of_upstream() {
+    fn patches_match_upstream() {
         let (owner, uid) = (owner(), Uid::new("POD"));
         let reference = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "U",
             "controller": true, "blockOwnerDeletion": true});
@@ -307,7 +307,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_deleting_parent_only_keeps(
+        fn a_terminating_owner_only_keeps(
             controller in prop::option::of(prop::sample::select(vec!["U", "other"])),
             matches in any::<bool>(), deleting in any::<bool>(), elsewhere in any::<bool>(),
         ) {

@@ -1,8 +1,8 @@
-//! `ControllerRevisions`: the history of a `StatefulSet`'s or `DaemonSet`'s Pod template.
+//! `ControllerRevisions`: the history of the Pod template of a `StatefulSet` or `DaemonSet`.
 //!
-//! `data` is written byte for byte as upstream writes it, because upstream compares the stored bytes, and because only
-//! this form stays as it is when a server encodes it anew. Reading it back as JSON shows another form of the same bytes,
-//! so equality here is equality of the canonical form, null members aside.
+//! `data` is written byte for byte as upstream writes it, because upstream compares the stored bytes, and because only this form
+//! does not change when a server encodes it again. Clients that read a revision as JSON receive the same data in another form.
+//! Therefore this module compares data in canonical form, without null members.
 
 pub mod body;
 pub mod template;
@@ -20,7 +20,7 @@ use crate::{
     wire::{Message, messages},
 };
 
-/// `ControllerRevisions` on the API server.
+/// The resource `controllerrevisions`.
 pub const CONTROLLER_REVISIONS: Resource = Resource {
     group: "apps",
     version: "v1",
@@ -29,19 +29,19 @@ pub const CONTROLLER_REVISIONS: Resource = Resource {
     namespaced: true,
 };
 
-/// Any fixed key.
+/// Key of the digests of revision data; arbitrary, but fixed.
 const KEY: [u64; 2] = [0x6e6f_6e65_7420_7265, 0x7669_7369_6f6e_7300];
 
-/// How numbers are written.
+/// Representation of JSON numbers in the data of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// Integers as they are: what the `DaemonSet` controller does.
+    /// Integers are written exactly, as upstream's `DaemonSet` controller does.
     Exact,
-    /// All of them rounded to IEEE doubles, which shows above 2^53: what the `StatefulSet` controller does.
+    /// All numbers are rounded to IEEE doubles, as upstream's `StatefulSet` controller does. Visible above 2^53.
     Doubles,
 }
 
-/// What a revision of a template holds.
+/// The data of a revision: a patch with the Pod template.
 #[derive(Clone, Debug)]
 pub struct Data {
     bytes: Box<[u8]>,
@@ -49,7 +49,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// The data of a revision that has `template`: it replaces `spec.template` when it is applied as a patch.
+    /// Creates the data of a revision of `template`: a patch that replaces `spec.template`.
     ///
     /// `None` if the template is not an object.
     pub fn from_value(mut template: Value, numbers: Numbers) -> Option<Self> {
@@ -58,38 +58,38 @@ impl Data {
         Some(Self { bytes: go_json(&value, numbers).into(), digest: digest(&value, numbers) })
     }
 
-    /// The bytes to hash and to send.
+    /// Returns the encoded data, to be hashed and sent.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// A digest of the canonical form. Equal digests mean equal data.
+    /// Returns a digest of the canonical form. Equal digests mean equal data.
     pub fn digest(&self) -> u128 {
         self.digest
     }
 }
 
-/// A `ControllerRevision` without its data.
+/// A `ControllerRevision` that keeps a digest in place of its data.
 ///
-/// Of the data a digest is kept. They may take a megabyte, and anybody who may create revisions without a controller may store many:
-/// a cache that kept their data would let one namespace decide how much memory the controller takes. The data are read from the
-/// server where they are needed ([`RevisionWithData`]).
+/// The data can take a megabyte, and every user with the right to create revisions can store many without a controller. If a
+/// cache kept their data, one namespace could determine the memory of the controller. The data are therefore read from the server
+/// when they are needed ([`RevisionWithData`]).
 #[derive(Clone, Debug)]
 pub struct ControllerRevision {
-    /// Its metadata.
+    /// `metadata` of the revision.
     pub meta: Meta,
-    /// Its number: the highest is the newest.
+    /// Number of the revision. The newest revision has the highest number.
     pub revision: i64,
     digest: u128,
 }
 
 impl ControllerRevision {
-    /// Whether it holds `data`.
+    /// Whether the revision has this data.
     pub fn holds(&self, data: &Data) -> bool {
         self.digest == data.digest
     }
 
-    /// Whether it holds the same as `other`.
+    /// Whether both revisions have the same data.
     pub fn holds_the_same_as(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
@@ -111,16 +111,16 @@ impl<'de> Deserialize<'de> for ControllerRevision {
     }
 }
 
-/// A `ControllerRevision` with its data, as the server sends it. No cache keeps one.
+/// A `ControllerRevision` with its data, as the server sends it. Caches do not keep this type.
 #[derive(Debug)]
 pub struct RevisionWithData {
     revision: ControllerRevision,
-    /// The data; `None` if they cannot be parsed.
+    /// Parsed data; `None` if the data are not valid JSON.
     data: Option<Value>,
 }
 
 impl RevisionWithData {
-    /// The revision and the Pod template in its data; `None` if they hold none.
+    /// Returns the revision and the Pod template in its data, or `None` if the data contain no template.
     pub fn into_parts(self) -> (ControllerRevision, Option<Value>) {
         (self.revision, self.data.and_then(take_template))
     }
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for RevisionWithData {
         }
         let Wire { metadata, revision, data } = Wire::deserialize(deserializer)?;
         let value = data.value().ok();
-        // Data that cannot be parsed equal only the same text.
+        // Data that cannot be parsed are equal only to data with the same text.
         let digest = value.as_ref().map_or_else(|| hash(data.text().as_bytes()), |value| digest(value, Numbers::Exact));
         let revision = ControllerRevision { meta: metadata, revision: revision.unwrap_or(0), digest };
         Ok(Self { revision, data: value })
@@ -149,7 +149,7 @@ impl AsRef<Self> for ControllerRevision {
     }
 }
 
-/// The Pod template in the data of a revision, to be edited; `None` if they hold none.
+/// Returns the Pod template in the data of a revision, without the patch directive. `None` if the data contain no template.
 pub fn template_in(data: &[u8]) -> Option<Value> {
     take_template(serde_json::from_slice(data).ok()?)
 }
@@ -162,7 +162,7 @@ fn take_template(mut data: Value) -> Option<Value> {
     Some(template)
 }
 
-/// Sorts revisions: by number, then the older first, then by name.
+/// Sorts revisions by number, then by creation time, then by name, all in ascending order.
 pub fn sort<R: AsRef<ControllerRevision>>(revisions: &mut [Arc<R>]) {
     revisions.sort_by(|a, b| compare((**a).as_ref(), (**b).as_ref()));
 }
@@ -172,12 +172,12 @@ fn compare(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {
     a.revision.cmp(&b.revision).then_with(|| x.created.cmp(&y.created)).then_with(|| x.name.cmp(&y.name))
 }
 
-/// The number after the highest; 1 if there is none.
+/// Returns the highest number plus 1, and at least 1.
 pub fn next_revision<'a>(revisions: impl IntoIterator<Item = &'a ControllerRevision>) -> i64 {
     revisions.into_iter().map(|r| r.revision).max().map_or(1, |highest| highest.max(0).saturating_add(1))
 }
 
-/// A digest of the canonical form without null members.
+/// Computes a digest of the canonical form without null members.
 fn digest(value: &Value, numbers: Numbers) -> u128 {
     hash(&encode(value, numbers, Nulls::Drop))
 }
@@ -188,7 +188,7 @@ fn hash(bytes: &[u8]) -> u128 {
     hash.finish()
 }
 
-/// JSON as Go's encoder writes it: compact, members sorted by name, `<`, `>`, `&`, U+2028 and U+2029 escaped.
+/// Encodes JSON as Go does: compact, members sorted by name, with `<`, `>`, `&`, U+2028 and U+2029 escaped.
 pub fn go_json(value: &Value, numbers: Numbers) -> Vec<u8> {
     encode(value, numbers, Nulls::Keep)
 }
@@ -274,7 +274,7 @@ impl Encoder {
     }
 }
 
-/// The shortest digits that read back as `double`, in the notation Go chooses.
+/// Formats a double with the shortest digits that parse to the same number, in Go's notation.
 fn go_double(double: f64) -> String {
     let size = double.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_golden_revision() {
+    fn data_and_names_match_the_golden_revision() {
         for numbers in [Numbers::Exact, Numbers::Doubles] {
             let data = Data::from_value(template(), numbers).unwrap();
             assert_eq!(String::from_utf8_lossy(data.bytes()), GOLDEN);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn encodes_like_go() {
+    fn json_is_encoded_as_in_go() {
         #[derive(Deserialize)]
         struct Case {
             json: String,
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_compared_by_what_it_holds() {
+    fn revisions_are_compared_by_their_data() {
         let ours = data(&template());
         let mut stored: Value = serde_json::from_str(GOLDEN).unwrap();
         assert!(revision("a", 1, 0, &stored).holds(&ours));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_comes_back_out() {
+    fn the_template_can_be_extracted() {
         let stored = serde_json::from_str(GOLDEN).unwrap();
         assert_eq!(with_data("a", 1, 0, &stored).into_parts().1, Some(template()));
         for odd in [json!({}), json!(null), json!([1])] {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_up() {
+    fn the_next_number_is_one_above_the_highest() {
         let list = [revision("a", 1, 0, &json!({})), revision("b", 3, 0, &json!({})), revision("c", 2, 0, &json!({}))];
         assert_eq!(next_revision(list.iter().map(|r| &**r)), 4);
         assert_eq!(next_revision(None), 1);
@@ -414,7 +414,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reads_back_as_it_was(text in "\\PC{0,20}", control in "[\\x00-\\x1f<>&\u{2028}\u{2029}\u{7f}\u{1f600}]{0,8}", n in any::<i64>()) {
+        fn encoded_json_can_be_parsed_again(text in "\\PC{0,20}", control in "[\\x00-\\x1f<>&\u{2028}\u{2029}\u{7f}\u{1f600}]{0,8}", n in any::<i64>()) {
             let value = json!({ control.clone(): [text, control], "n": n });
             let bytes = go_json(&value, Numbers::Exact);
             prop_assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), value);
@@ -422,7 +422,7 @@ mod tests {
         }
 
         #[test]
-        fn doubles_read_back_as_they_were(double in any::<f64>()) {
+        fn formatted_doubles_can_be_parsed_again(double in any::<f64>()) {
             prop_assume!(double.is_finite());
             prop_assert_eq!(go_double(double).parse::<f64>().unwrap().to_bits(), double.to_bits());
         }

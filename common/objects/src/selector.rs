@@ -1,4 +1,4 @@
-//! Label selectors, compiled once and matched often.
+//! Label selectors, which are compiled once and matched often.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use crate::intern::{Labels, Text};
 
 /// A label selector in compiled form.
 ///
-/// A null selector matches nothing, an empty one everything. One that breaks the rules matches nothing, says why
-/// ([`Selector::problem`]), and reading it never fails: an object with such a selector is still an object.
+/// A null selector matches nothing, and an empty selector matches everything. An invalid selector matches nothing and has a
+/// [`Selector::problem`]. Decoding never fails, so that an object with an invalid selector can still be decoded.
 /// Upstream: `pkg/apis/meta/v1`, `LabelSelectorAsSelector`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     state: State,
-    /// Every one of these labels must be there.
+    /// Labels that an object must have with these values.
     labels: Labels,
-    /// And each of these must hold. Sorted by key.
+    /// Further requirements, which must all be met. Sorted by key.
     expressions: Box<[Requirement]>,
-    /// How many expressions need their key to be there.
+    /// Number of expressions that require the presence of their key.
     needed: usize,
 }
 
@@ -35,7 +35,7 @@ enum State {
 struct Requirement {
     key: Text,
     operator: Operator,
-    /// Sorted, each once.
+    /// Sorted and distinct.
     values: Box<[Text]>,
 }
 
@@ -47,36 +47,36 @@ enum Operator {
     DoesNotExist,
 }
 
-/// What is wrong with a selector.
+/// Reasons why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// Something that is not of the type the API has at that place.
+    /// Name of a field, and the type that its value should have.
     #[error("selector: {0} is not {1}")]
     Type(&'static str, &'static str),
-    /// An operator nobody knows.
+    /// The operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
     #[error("selector: {0:?} is not a valid label selector operator")]
     Operator(String),
-    /// `In` and `NotIn` need values.
+    /// `In` or `NotIn` without values. Holds the key.
     #[error("selector: {0:?}: for 'in', 'notin' operators, values set can't be empty")]
     NoValues(String),
-    /// `Exists` and `DoesNotExist` take none.
+    /// `Exists` or `DoesNotExist` with values. Holds the key.
     #[error("selector: {0:?}: values set must be empty for exists and does not exist")]
     Values(String),
-    /// Not a label key.
+    /// A key for which [`is_label_key`] is false.
     #[error("selector: {0:?} is not a valid label key")]
     Key(String),
-    /// Not a label value.
+    /// A key, and a value for which [`is_label_value`] is false.
     #[error("selector: {1:?} is not a valid label value for {0:?}")]
     Value(String, String),
 }
 
 impl Selector {
-    /// Compiles the `LabelSelector` that the API has in `spec.selector`; `null` is the selector that matches nothing.
+    /// Compiles a `LabelSelector` from `spec.selector`. `null` gives the selector that matches nothing.
     pub fn from_value(value: &Value) -> Self {
         compile(value).unwrap_or_else(Self::invalid)
     }
 
-    /// The selector of a kind that has only equality (`ReplicationController`); without any label it matches nothing.
+    /// Compiles a selector that supports only equality (`ReplicationController`). Without labels, it matches nothing.
     pub fn from_map(labels: Labels) -> Self {
         if labels.is_empty() {
             return Self::default();
@@ -89,33 +89,33 @@ impl Selector {
         Self { state: State::Invalid(Box::new(error)), ..Self::default() }
     }
 
-    /// What is wrong with it, if anything is.
+    /// Returns the reason why the selector is invalid, or `None` if it is valid.
     pub fn problem(&self) -> Option<&SelectorError> {
         if let State::Invalid(error) = &self.state { Some(error) } else { None }
     }
 
-    /// Itself, unless something is wrong with it.
+    /// Returns the selector itself, or an error if it is invalid.
     pub fn checked(&self) -> Result<&Self, SelectorError> {
         self.problem().map_or(Ok(self), |error| Err(error.clone()))
     }
 
-    /// Whether there is none.
+    /// Whether the object has no selector.
     pub fn is_null(&self) -> bool {
         self.state == State::Null
     }
 
-    /// Whether it is there, valid and without any requirement: it selects everything.
+    /// Whether the selector is valid and has no requirements, so that it selects everything.
     pub fn is_empty(&self) -> bool {
         self.state == State::Valid && self.labels.is_empty() && self.expressions.is_empty()
     }
 
-    /// Whether `labels` are selected.
+    /// Whether the selector selects objects with these labels.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.state == State::Valid && labels.contains_all(&self.labels) && self.expressions_hold(labels)
     }
 
-    /// Looks at the expressions or at the labels, whichever are fewer: a user decides how many expressions each event of a label set
-    /// meets.
+    /// Whether all expressions are met. Evaluates either all expressions, or only those on the keys of `labels`, whichever are
+    /// fewer: a user could otherwise make each event slow with many expressions.
     fn expressions_hold(&self, labels: &Labels) -> bool {
         if self.expressions.len() <= labels.as_slice().len() {
             return self.expressions.iter().all(|requirement| requirement.admits(labels.get(&requirement.key)));
@@ -127,11 +127,11 @@ impl Selector {
             }
             met += usize::from(requirement.operator.needs_key());
         }
-        // The others hold without their key.
+        // Expressions that do not need their key are met if the key is missing.
         met == self.needed
     }
 
-    /// The expressions on the keys of `labels`, each with the value there.
+    /// Returns the expressions on the keys of `labels`, each with the value of its label.
     fn on_keys_of<'a>(&'a self, labels: &'a Labels) -> impl Iterator<Item = (&'a Requirement, &'a str)> {
         labels.iter().flat_map(|(key, value)| {
             let from = self.expressions.partition_point(|requirement| requirement.key.as_str() < key);
@@ -140,20 +140,20 @@ impl Selector {
         })
     }
 
-    /// Whether `labels` are selected by a selector that was meant to select: an empty one does not count.
+    /// Whether a selector that is not empty selects `labels`, which must not be empty either.
     ///
-    /// This is how a controller finds who may want to adopt an orphan.
+    /// With this function, a controller finds the objects that might adopt an orphan.
     pub fn matches_orphan(&self, labels: &Labels) -> bool {
         !labels.is_empty() && !self.is_empty() && self.matches(labels)
     }
 
-    /// The labels that must be there with these values.
+    /// Returns `matchLabels`: the labels that an object must have with these values.
     pub fn match_labels(&self) -> &Labels {
         &self.labels
     }
 }
 
-/// A copy of a `LabelSelector` in JSON with one more entry in `matchLabels`; everything else stays as it is.
+/// Returns a copy of a `LabelSelector` in JSON with one more entry in `matchLabels`. All other fields remain unchanged.
 pub fn with_match_label(selector: &Value, key: &str, value: &str) -> Value {
     let mut selector = if selector.is_object() { selector.clone() } else { json!({}) };
     if !selector["matchLabels"].is_object() {
@@ -164,14 +164,14 @@ pub fn with_match_label(selector: &Value, key: &str, value: &str) -> Value {
 }
 
 impl Operator {
-    /// Whether only labels with the key can be selected.
+    /// Whether the operator selects only objects that have the key.
     fn needs_key(self) -> bool {
         matches!(self, Self::In | Self::Exists)
     }
 }
 
 impl Requirement {
-    /// Whether labels with this value of the key are selected; `None`: they do not have the key.
+    /// Whether objects with this value of the key are selected. `None` means that an object does not have the key.
     fn admits(&self, value: Option<&str>) -> bool {
         let is_listed = |value| self.values.binary_search_by(|listed| listed.as_str().cmp(value)).is_ok();
         match self.operator {
@@ -194,7 +194,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The form of the `labelSelector` query parameter, ordered by key.
+/// Writes the selector in the form of the query parameter `labelSelector`, sorted by key.
 ///
 /// A selector that matches nothing is written as a contradiction, because an empty parameter would select everything.
 impl fmt::Display for Selector {
@@ -231,7 +231,7 @@ fn compile(value: &Value) -> Result<Selector, SelectorError> {
     Ok(Selector { state: State::Valid, labels, expressions, needed })
 }
 
-/// The elements of a list, none for `null`; `None` if the value is something else.
+/// Returns the elements of a list, and no elements for `null`. Returns `None` for any other value.
 fn list(value: &Value) -> Option<&[Value]> {
     if value.is_null() { Some(&[]) } else { value.as_array().map(Vec::as_slice) }
 }
@@ -272,7 +272,7 @@ fn requirement(value: &Value) -> Result<Requirement, SelectorError> {
     Ok(Requirement { key: Text::new(key), operator, values: values.into() })
 }
 
-/// Whether `key` is a label key: a name of at most 63 characters, after an optional DNS subdomain and a slash.
+/// Whether `key` is a valid label key: a name of at most 63 characters, after an optional DNS subdomain and a slash.
 pub fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
         None => !key.is_empty() && is_label_value(key),
@@ -280,7 +280,7 @@ pub fn is_label_key(key: &str) -> bool {
     }
 }
 
-/// Whether `value` is a label value: at most 63 of `[A-Za-z0-9._-]`, beginning and ending alphanumerically, or empty.
+/// Whether `value` is a valid label value: empty, or at most 63 of `[A-Za-z0-9._-]`, beginning and ending alphanumerically.
 pub fn is_label_value(value: &str) -> bool {
     let bytes = value.as_bytes();
     bytes.len() <= 63
@@ -288,7 +288,7 @@ pub fn is_label_value(value: &str) -> bool {
         && [bytes.first(), bytes.last()].iter().all(|b| b.is_none_or(u8::is_ascii_alphanumeric))
 }
 
-/// Whether `text` is a DNS subdomain: what most names must be.
+/// Whether `text` is a DNS subdomain (RFC 1123), the form that most object names must have.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|label| {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn null_selects_nothing_and_empty_everything() {
+    fn a_null_selector_selects_nothing_and_an_empty_one_everything() {
         let (null, empty) = (Selector::from_value(&Value::Null), Selector::from_value(&json!({})));
         for set in [Labels::empty(), labels(&[("a", "1")])] {
             assert!(!null.matches(&set));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_matches_nothing() {
+    fn an_invalid_selector_names_its_problem_and_matches_nothing() {
         let long = "x".repeat(64);
         for (selector, want) in [
             (json!("app=web"), "selector: it is not an object"),
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_equality_and_an_empty_one_nothing() {
+    fn a_map_selects_equal_labels_and_an_empty_map_selects_nothing() {
         let selector = Selector::from_map(labels(&[("app", "web")]));
         assert!(selector.matches(&labels(&[("app", "web"), ("x", "y")])));
         assert!(!selector.matches(&labels(&[("app", "db")])));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_are_not_for_the_empty_selector() {
+    fn an_empty_selector_does_not_match_orphans() {
         let set = labels(&[("a", "1")]);
         assert!(!Selector::from_value(&json!({})).matches_orphan(&set));
         let negative = json!({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]});
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_kept_sorted_and_once() {
+    fn values_are_sorted_and_distinct() {
         let expression = json!({"key": "zone", "operator": "In", "values": ["c", "a", "b", "c", "a"]});
         let selector = Selector::from_value(&json!({"matchExpressions": [expression]}));
         assert_eq!(selector.to_string(), "zone in (a,b,c)");
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_expressions_on_keys_of_the_labels_are_looked_at() {
+    fn only_the_expressions_on_keys_of_the_labels_are_evaluated() {
         let absent = |n: u32| json!({"key": format!("k{n}"), "operator": "DoesNotExist"});
         let mut expressions: Vec<Value> = (0..10_000).map(absent).collect();
         expressions.push(json!({"key": "app", "operator": "NotIn", "values": ["db"]}));
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_label_is_added_and_nothing_lost() {
+    fn adding_a_match_label_keeps_everything_else() {
         let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [], "newer": 1});
         assert_eq!(
             with_match_label(&selector, "pod-template-hash", "abc"),
@@ -455,14 +455,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics_on_any_json(text in "\\PC{0,40}", key in "[a-zA-Z0-9./_-]{0,70}", operator in "(In|NotIn|Exists|Foo)") {
+        fn no_json_causes_a_panic(text in "\\PC{0,40}", key in "[a-zA-Z0-9./_-]{0,70}", operator in "(In|NotIn|Exists|Foo)") {
             let selector = Selector::from_value(&json!({"matchLabels": {key.clone(): text},
                 "matchExpressions": [{"key": key, "operator": operator, "values": [text]}]}));
             let _ = (selector.to_string(), selector.matches(&Labels::empty()));
         }
 
         #[test]
-        fn many_expressions_select_as_each_of_them_does(
+        fn labels_are_selected_if_every_expression_selects_them(
             expressions in prop::collection::vec(("[a-d]", 0..4usize, prop::collection::vec("[x-z]", 1..4)), 0..6),
             pairs in prop::collection::btree_map("[a-d]", "[x-z]", 0..4),
         ) {

@@ -1,25 +1,25 @@
-//! `SipHash-2-4` with 128 bits of output and a fixed key: a digest that is the same in every process and release.
+//! `SipHash-2-4` with 128 bits of output. With a fixed key, the digest is the same in every process and release.
 
 use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// A digest being computed.
+/// An incremental computation of a digest.
 #[derive(Clone, Debug)]
 pub struct SipHash(SipHasher24);
 
 impl SipHash {
-    /// A digest under a 128-bit key.
+    /// Starts a digest with a 128-bit key.
     pub fn new([low, high]: [u64; 2]) -> Self {
         Self(SipHasher24::new_with_keys(low, high))
     }
 
-    /// Takes in more bytes.
+    /// Adds bytes to the digest.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
 
-    /// The digest of everything taken in.
+    /// Returns the digest of all bytes added.
     pub fn finish(self) -> u128 {
         self.0.finish128().as_u128()
     }
@@ -51,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(bytes in prop::collection::vec(any::<u8>(), 0..64), cuts in prop::collection::vec(0usize..64, 0..5)) {
+        fn the_digest_does_not_depend_on_the_division_into_pieces(bytes in prop::collection::vec(any::<u8>(), 0..64), cuts in prop::collection::vec(0usize..64, 0..5)) {
             let mut hash = SipHash::new([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
             let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| *cut < bytes.len()).collect();
             cuts.sort_unstable();

@@ -1,4 +1,4 @@
-//! Taints of nodes, and what Pods tolerate.
+//! Taints of nodes and tolerations of Pods.
 
 use std::{
     hash::BuildHasher as _,
@@ -11,54 +11,54 @@ use smallvec::SmallVec;
 
 use crate::{intern::Text, map::Seeded};
 
-/// Effect: what does not tolerate the taint is not scheduled there.
+/// Taint effect: Pods that do not tolerate the taint are not scheduled on the node.
 pub const NO_SCHEDULE: &str = "NoSchedule";
-/// Effect: what does not tolerate the taint does not stay there either.
+/// Taint effect: Pods that do not tolerate the taint are not scheduled on the node, and are evicted from it.
 pub const NO_EXECUTE: &str = "NoExecute";
 
-/// A taint of a node.
+/// An entry of a node's `spec.taints`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
-    /// Its key.
+    /// `key` of the taint, for example `node.kubernetes.io/not-ready`.
     pub key: Text,
-    /// Its value; many have none.
+    /// `value` of the taint; often empty.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub value: Text,
-    /// What it does to Pods.
+    /// [`NO_SCHEDULE`], [`NO_EXECUTE`] or `PreferNoSchedule`.
     pub effect: Text,
-    /// When it was added, as it is written.
+    /// `timeAdded` as the server sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Text>,
 }
 
 impl Taint {
-    /// Whether both are the same taint, whatever their values: a node has one of a key and an effect.
+    /// Whether both taints have the same key and effect, which identify a taint of a node. Values are not compared.
     pub fn matches(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
     }
 }
 
-/// What a Pod tolerates.
+/// An entry of a Pod's `spec.tolerations`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
-    /// The key of the taint; every key if empty.
+    /// Key of the tolerated taint; empty for every key.
     pub key: Text,
-    /// How values are compared.
+    /// Comparison of the values: `Equal` (also if empty), `Exists`, `Lt` or `Gt`.
     pub operator: Text,
-    /// The value.
+    /// Value to compare with the taint's value.
     pub value: Text,
-    /// The effect; every effect if empty.
+    /// Effect of the tolerated taint; empty for every effect.
     pub effect: Text,
-    /// For how long, where the effect is `NoExecute`; for ever if none.
+    /// `tolerationSeconds`: how long a Pod tolerates a `NoExecute` taint; `None` means for ever.
     #[serde(rename = "tolerationSeconds")]
     pub seconds: Option<i64>,
 }
 
 impl Toleration {
-    /// Whether it is of that taint. `compares`: operators `Lt` and `Gt` mean something (gate
-    /// `TaintTolerationComparisonOperators`); otherwise such a toleration is of none.
+    /// Whether this toleration tolerates `taint`. With `compares`, the operators `Lt` and `Gt` are supported (feature gate
+    /// `TaintTolerationComparisonOperators`); without it, a toleration with these operators tolerates no taint.
     pub fn tolerates(&self, taint: &Taint, compares: bool) -> bool {
         let any_or = |own: &Text, of: &Text| own.is_empty() || own == of;
         if !any_or(&self.effect, &taint.effect) || !any_or(&self.key, &taint.key) {
@@ -75,23 +75,23 @@ impl Toleration {
     }
 }
 
-/// The tolerations of a Pod, in their order. Shared: most Pods of a cluster tolerate the same. Takes one word.
+/// The tolerations of a Pod, in order. Equal lists are shared between Pods. A handle has the size of one pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tolerations(Option<Arc<Box<[Toleration]>>>);
 
-/// Lists that were read lately. One that is not among them is kept, too, in the place of the one that has not been read for longest
-/// among those of its bucket: no user can end the sharing for others, and reading a list costs the same however many there are.
+/// Recently read lists. A new list replaces the least recently read list of its bucket. Therefore no user can prevent other users'
+/// lists from being shared, and the cost of reading a list does not depend on the number of lists.
 struct Recent {
     buckets: Box<[Bucket]>,
     seed: Seeded,
 }
 
-/// Lists, the one that was read last in front.
+/// Lists of one bucket, most recently read first.
 type Bucket = SmallVec<[Arc<Box<[Toleration]>>; WAYS]>;
 
-/// How many buckets there are.
+/// Number of buckets.
 const BUCKETS: usize = 256;
-/// How many lists a bucket has.
+/// Maximum number of lists in a bucket.
 const WAYS: usize = 4;
 
 static SHARED: LazyLock<Mutex<Recent>> = LazyLock::new(Mutex::default);
@@ -103,7 +103,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// The list that is kept of those that are equal to this one.
+    /// Returns the shared copy of a list, and marks it as most recently read in its bucket.
     fn share(&mut self, list: Vec<Toleration>) -> Arc<Box<[Toleration]>> {
         let at = self.seed.hash_one(&list) % BUCKETS as u64;
         let bucket = &mut self.buckets[at as usize];
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_is_of_taints_with_its_key_effect_and_value() {
+    fn a_toleration_tolerates_taints_with_its_key_effect_and_value() {
         let taint =
             |value: &str| Taint { key: "k".into(), value: value.into(), effect: NO_EXECUTE.into(), time_added: None };
         for (json, value, tolerated) in [
@@ -170,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_others_do_not_end_the_sharing() {
+    fn lists_of_other_users_do_not_prevent_sharing() {
         let mut recent = Recent::default();
         let list = |key: &str| vec![Toleration { key: key.into(), ..Toleration::default() }];
-        // A tenant keeps more lists in use than are shared at all.
+        // A user has more lists in use than the buckets can hold.
         let mut in_use: Vec<_> = (0..3000).map(|n| recent.share(list(&format!("other-{n}")))).collect();
         for turn in 0..100 {
             let shared = recent.share(list("usual"));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lists_are_kept_once() {
+    fn equal_lists_are_stored_once() {
         let read = || serde_json::from_str::<Tolerations>(r#"[{"key":"once","operator":"Exists"}]"#).unwrap();
         let (a, b) = (read(), read());
         assert!(Arc::ptr_eq(a.0.as_ref().unwrap(), b.0.as_ref().unwrap()));

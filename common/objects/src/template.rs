@@ -1,4 +1,4 @@
-//! Pod templates: passed on unread, compared by meaning.
+//! Pod templates, which are passed on unparsed and compared by meaning.
 
 pub mod defaults;
 mod digest;
@@ -15,19 +15,24 @@ use crate::{
     meta::Annotations,
 };
 
-/// The label that tells the `ReplicaSets` of one Deployment, and their Pods, apart; it is no part of a template's meaning.
+/// Label that distinguishes the `ReplicaSets` of one Deployment and their Pods. Ignored when templates are compared.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// A Pod template as the server sent it, and a digest of its meaning.
+/// A Pod template as the server sent it, with a digest of its meaning.
 ///
-/// Two templates are equal if they say the same, label `pod-template-hash` aside: object members in any order; null, an
-/// empty list and an empty map the same as nothing; of fields that 1.36 knows and that are not optional, the zero value
-/// the same as nothing (but `securityContext: {}` is something); quantities by value; times by instant. In fields nobody
-/// knows everything else counts. Digests are compared, not texts.
+/// Two templates are equal if they differ only in ways without meaning:
 ///
-/// Reading one never fails: what is not an object with labels and a specification of the right kind is a template with
-/// a [`Template::problem`], equal only to the same text. Upstream: `pkg/controller/deployment/util`,
-/// `EqualIgnoreHash`, over `apimachinery`'s semantic equality.
+/// - the order of members, and the label `pod-template-hash`;
+/// - null or an empty list in place of an absent field;
+/// - in fields that 1.36 knows: an empty map, and in fields that are not optional the zero value, in place of an absent field
+///   (`securityContext` is optional, so `{}` differs from an absent field);
+/// - in fields that 1.36 knows: the notation of quantities and times, which are compared by value.
+///
+/// The digests are compared, not the texts.
+///
+/// Decoding never fails. A value that is not an object with labels and a spec of the right types becomes a template with a
+/// [`Template::problem`], which equals only the same text. Upstream: `pkg/controller/deployment/util`, `EqualIgnoreHash`, which
+/// uses `apimachinery`'s semantic equality.
 #[derive(Clone, Debug)]
 pub struct Template {
     raw: Option<Raw>,
@@ -37,7 +42,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template and computes its digest.
     pub fn new(raw: Raw) -> Self {
         match read(raw.text()) {
             Ok((digest, labels)) => Self { raw: Some(raw), digest, labels, problem: None },
@@ -48,27 +53,27 @@ impl Template {
         }
     }
 
-    /// From a value.
+    /// Creates a template from a JSON value.
     pub fn from_value(value: &Value) -> Self {
         Raw::from_value(value).map(Self::new).unwrap_or_default()
     }
 
-    /// Why this is no template, if it is none.
+    /// Returns the reason why this is not a valid template, or `None` if it is valid.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// The digest of its meaning: the same in every process, equal for equal templates.
+    /// Returns the digest of the template's meaning. It is the same in every process, and equal for equal templates.
     pub fn digest(&self) -> u128 {
         self.digest
     }
 
-    /// Its text; nothing if there was no template at all.
+    /// Returns the text; `None` if the template was missing.
     pub fn raw(&self) -> Option<&Raw> {
         self.raw.as_ref()
     }
 
-    /// The template as a value to look into or to edit; `null` if it has a [`Template::problem`].
+    /// Parses the template into a value that can be searched and edited; `null` if it has a [`Template::problem`].
     pub fn value(&self) -> Value {
         match (&self.raw, &self.problem) {
             (Some(raw), None) => raw.value().unwrap_or_default(),
@@ -76,12 +81,12 @@ impl Template {
         }
     }
 
-    /// Its labels.
+    /// Returns `metadata.labels` of the template.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// Its annotations; none that are not strings.
+    /// Parses `metadata.annotations`. Values that are not strings are left out.
     pub fn annotations(&self) -> Annotations {
         let metadata = self.metadata();
         let map = metadata.get("annotations").and_then(Value::as_object);
@@ -89,31 +94,31 @@ impl Template {
         Annotations::from_pairs(pairs)
     }
 
-    /// Its finalizers.
+    /// Parses `metadata.finalizers`.
     pub fn finalizers(&self) -> Vec<Text> {
         let metadata = self.metadata();
         let list = metadata.get("finalizers").and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|name| Some(Text::new(name.as_str()?))).collect()
     }
 
-    /// The specification for its Pods, unread.
+    /// Returns `spec` of the template as raw JSON.
     pub fn spec(&self) -> Option<Raw> {
         serde_json::from_str(self.parts().spec?.get()).ok()
     }
 
-    /// The same with label `key` set.
+    /// Returns a copy with the label `key` set to `value`; an unchanged copy if the template has a [`Template::problem`].
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
         let mut template = self.value();
         if template.is_null() {
             return self.clone();
         }
-        // Without a problem, metadata and labels are objects, null or absent.
+        // Without a problem, `metadata` and `labels` are each an object, null or absent.
         template["metadata"]["labels"][key] = value.into();
         Self::from_value(&template)
     }
 
-    /// The hash that names the `ReplicaSet` (or the `DaemonSet`'s revision) made from this template.
+    /// Computes the hash in the name of a `ReplicaSet` (or a `DaemonSet`'s revision) of this template.
     pub fn hash(&self, collision_count: Option<i32>) -> String {
         hash::pod_template_hash(&self.value(), collision_count)
     }
@@ -123,14 +128,14 @@ impl Template {
         metadata.unwrap_or_default()
     }
 
-    /// The unread parts; none if the template has a [`Template::problem`].
+    /// Splits the text into its raw parts. Both are `None` if the template has a [`Template::problem`].
     fn parts(&self) -> Parts<'_> {
         let raw = self.raw.as_ref().filter(|_| self.problem.is_none());
         raw.and_then(|raw| serde_json::from_str(raw.text()).ok()).unwrap_or_default()
     }
 }
 
-/// No template at all.
+/// A missing template.
 impl Default for Template {
     fn default() -> Self {
         let problem = Some(Arc::from("Pod template is missing"));
@@ -158,7 +163,7 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-/// The parts of a template's text, unread.
+/// Raw parts of a template's text.
 #[derive(Default, Deserialize)]
 struct Parts<'a> {
     #[serde(borrow)]
@@ -167,7 +172,7 @@ struct Parts<'a> {
     spec: Option<&'a RawValue>,
 }
 
-/// Digest and labels of a template's text, or what is wrong with it.
+/// Returns the digest and the labels of a template's text, or its problem.
 fn read(text: &str) -> Result<(u128, Labels), String> {
     #[derive(Default, Deserialize)]
     struct Metadata {

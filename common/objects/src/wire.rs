@@ -1,12 +1,12 @@
-//! Kubernetes' protobuf encoding, read into the same projections as JSON.
+//! Kubernetes' protobuf encoding, decoded into the same projections as JSON.
 //!
-//! A projection is declared once, for serde. From JSON it is read by `serde_json`, and from protobuf by [`read`], which presents an
-//! encoded message as the JSON of the same object: with the names, nulls and omitted fields that the API server's JSON has. How a
-//! message appears as JSON is in [`messages`], for the messages that projections read. What nobody reads is passed over without being
-//! looked at, and strings are borrowed from the encoded message.
+//! A projection is declared once, for serde. `serde_json` decodes it from JSON, and [`read`] decodes it from protobuf. For serde,
+//! [`read`] presents an encoded message as the JSON of the same object, with the same names, nulls and omitted fields as in the
+//! JSON of the API server. [`messages`] describes this mapping for the messages that projections read. Fields that a projection
+//! does not declare are skipped without decoding, and strings are borrowed from the encoded message.
 //!
-//! - A field that a newer server has and this version does not know is passed over, as in JSON.
-//! - A field that the messages do not describe cannot be read by a projection: that is an error, never an absent field.
+//! - A field of a newer server that this version does not know is skipped, as in JSON.
+//! - A field that a projection declares and [`messages`] does not describe is an error; the field never looks absent.
 //! - Values of a wrong type, truncated messages and numbers out of range are errors.
 //!
 //! Upstream: `apimachinery/pkg/runtime/serializer/protobuf`.
@@ -24,7 +24,7 @@ use serde::Deserialize;
 pub use envelope::{Envelope, List, WatchEvent};
 pub use schema::{Count, Field, Message, Shape, Zero};
 
-/// Why a message cannot be read.
+/// The reason why a message cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(Box<str>);
@@ -47,10 +47,10 @@ impl From<serde_json::Error> for Error {
     }
 }
 
-/// Reads an encoded message.
+/// Decodes an encoded message.
 ///
 /// # Errors
-/// If it is damaged, or does not fit what is read.
+/// The message is corrupted, or does not fit `T`.
 pub fn read<'de, T: Deserialize<'de>>(message: &'static Message, bytes: &'de [u8]) -> Result<T, Error> {
     T::deserialize(deserializer::Value::message(message, bytes))
 }

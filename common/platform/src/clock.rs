@@ -1,8 +1,8 @@
 //! The only source of time and randomness.
 //!
-//! Everything that waits, stamps or rolls dice takes a [`Clock`]. In production it is the machine's clock and
-//! the operating system's randomness; in simulation it follows tokio's paused clock and one seed, so that a run can be
-//! repeated to the byte. Elsewhere the standard clocks are clippy `disallowed-methods`.
+//! Code that waits, writes a timestamp or needs randomness takes a [`Clock`]. In production the clock reads the machine's time
+//! and the operating system's randomness. In simulation it follows tokio's paused clock and takes all randomness from one seed,
+//! so that a run can be repeated exactly. Clippy's `disallowed-methods` keeps all other code from the standard clocks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,20 +27,20 @@ struct Inner {
 
 #[derive(Debug)]
 enum Wall {
-    /// The machine's clock.
+    /// The wall clock of the machine.
     System,
-    /// `start` plus what tokio's (usually paused) clock has advanced since `origin`, plus a skew that tests move.
+    /// `start`, plus the advance of tokio's (usually paused) clock since `origin`, plus `skew`, which tests change.
     Virtual { start: Timestamp, origin: Instant, skew: Mutex<SignedDuration>, suspended: Mutex<Duration> },
 }
 
 impl Clock {
-    /// The machine's clock and the operating system's randomness.
+    /// Creates a clock that reads the machine's time and the operating system's randomness.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn system() -> Self {
         Self { inner: Arc::new(Inner { wall: Wall::System, rng: Mutex::new(rand::make_rng()) }) }
     }
 
-    /// A clock that reads `start` now and follows tokio's clock from here; all randomness comes from `seed`.
+    /// Creates a clock that starts at `start`, follows tokio's clock, and takes all randomness from `seed`.
     ///
     /// Must be called inside a tokio runtime.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
@@ -50,7 +50,7 @@ impl Clock {
         Self { inner: Arc::new(Inner { wall, rng: Mutex::new(StdRng::seed_from_u64(seed)) }) }
     }
 
-    /// Wall-clock time, as written into objects.
+    /// Returns the wall-clock time, for timestamps in objects.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn now(&self) -> Timestamp {
         match &self.inner.wall {
@@ -63,21 +63,21 @@ impl Clock {
         }
     }
 
-    /// Monotonic time, for time-outs and back-off. Follows tokio's clock, also when that is paused.
+    /// Returns monotonic time, for time-outs and back-off. Follows tokio's clock, even while that clock is paused.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn instant(&self) -> Instant {
         Instant::now()
     }
 
-    /// How long the machine has been suspended since it started. Monotonic time leaves these times out.
+    /// Returns how long in total the machine has been suspended since it started. Monotonic time excludes suspensions.
     ///
-    /// A hypervisor that stops a virtual machine without telling its kernel is not noticed.
+    /// If a hypervisor stops a virtual machine without notifying its kernel, that time is not included.
     pub fn suspended(&self) -> Duration {
         match &self.inner.wall {
             #[cfg(target_os = "linux")]
             Wall::System => {
                 use rustix::time::{ClockId, clock_gettime};
-                // In this order: an interruption between the two makes the result larger, which ends a lease early.
+                // In this order, a delay between the two readings makes the result larger, which only ends a Lease early.
                 let [running, all] = [ClockId::Monotonic, ClockId::Boottime].map(|id| {
                     let time = clock_gettime(id);
                     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -90,9 +90,9 @@ impl Clock {
         }
     }
 
-    /// Suspends a simulated machine: the wall clock goes on and monotonic time does not.
+    /// Suspends a simulated machine: the wall clock advances by `by`, and monotonic time does not change.
     ///
-    /// Does nothing to the machine's clock.
+    /// Has no effect on [`Clock::system`].
     pub fn suspend(&self, by: Duration) {
         if let Wall::Virtual { suspended, .. } = &self.inner.wall {
             *suspended.lock() += by;
@@ -100,9 +100,9 @@ impl Clock {
         }
     }
 
-    /// Moves a simulated wall clock by `by` (a jump forward, or a step back); monotonic time is not touched.
+    /// Moves a simulated wall clock by `by`, forwards or backwards. Monotonic time does not change.
     ///
-    /// Does nothing to the machine's clock.
+    /// Has no effect on [`Clock::system`].
     pub fn skew(&self, by: SignedDuration) {
         if let Wall::Virtual { skew, .. } = &self.inner.wall {
             let mut skew = skew.lock();
@@ -115,34 +115,34 @@ impl Clock {
         tokio::time::sleep(duration).await;
     }
 
-    /// Blocks the thread for `duration` of the machine's time. Does nothing to a simulated machine, whose threads never wait.
+    /// Blocks the thread for `duration` of real time. Returns at once on a simulated clock, whose threads never block.
     pub fn block(&self, duration: Duration) {
         if matches!(self.inner.wall, Wall::System) {
             std::thread::sleep(duration);
         }
     }
 
-    /// A uniformly distributed number in `[0, 1)`.
+    /// Returns a uniformly distributed number in `[0, 1)`.
     pub fn fraction(&self) -> f64 {
         self.inner.rng.lock().random()
     }
 
-    /// A uniformly distributed 64-bit number.
+    /// Returns a uniformly distributed 64-bit number.
     pub fn random_u64(&self) -> u64 {
         self.inner.rng.lock().next_u64()
     }
 
-    /// A uniformly distributed number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a uniformly distributed number in `0..bound`, or 0 if `bound` is 0.
     pub fn random_below(&self, bound: usize) -> usize {
         if bound == 0 { 0 } else { self.inner.rng.lock().random_range(0..bound) }
     }
 
-    /// `base` lengthened by a uniformly distributed share of itself below `max_factor`: `base × [1, 1 + max_factor)`.
+    /// Returns `base` multiplied by a uniformly distributed factor in `[1, 1 + max_factor)`.
     pub fn jitter(&self, base: Duration, max_factor: f64) -> Duration {
         base.mul_f64(1.0 + max_factor * self.fraction())
     }
 
-    /// A random (version 4) UUID in its canonical text form.
+    /// Returns a random (version 4) UUID in its canonical text form.
     pub fn uuid(&self) -> String {
         let mut bytes = [0u8; 16];
         self.inner.rng.lock().fill_bytes(&mut bytes);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_seed_gives_one_sequence() {
+    async fn equal_seeds_give_equal_sequences() {
         let (a, b) = (Clock::simulated(epoch(), 7), Clock::simulated(epoch(), 7));
         assert_eq!((0..4).map(|_| a.uuid()).collect::<Vec<_>>(), (0..4).map(|_| b.uuid()).collect::<Vec<_>>());
         assert_eq!(a.uuid().len(), 36);
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_suspended_machine_loses_monotonic_time_alone() {
+    async fn a_suspension_advances_only_the_wall_clock() {
         let clock = Clock::simulated(epoch(), 7);
         let before = clock.instant();
         clock.suspend(Duration::from_secs(40));
         assert_eq!((clock.instant(), clock.suspended()), (before, Duration::from_secs(40)));
         assert_eq!(clock.now(), Timestamp::from_second(1_700_000_040).unwrap());
-        // This machine is not suspended while the test runs.
+        // The test assumes that the machine itself is not suspended for 5 seconds while the test runs.
         let machine = Clock::system();
         let earlier = machine.suspended();
         assert!(machine.suspended().abs_diff(earlier) < Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! What a process has of its machine: time, chance and the order of wake-ups, metrics, panics.
+//! The process and its machine: time, randomness, the pace of wake-ups, metrics and panics.
 
 pub mod clock;
 pub mod metrics;

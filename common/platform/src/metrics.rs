@@ -1,7 +1,7 @@
-//! What the process counts, under upstream's names.
+//! Registry of the process's metrics, which have upstream's names.
 //!
-//! One [`Metrics`] per process. A family is asked for by name; whoever asks second gets the same one. Label values are
-//! bounded by whoever passes them: never an object's name, never anything a user can invent.
+//! A process has one [`Metrics`]. A family is registered when it is first requested by name; later requests return the same
+//! family. Callers must bound the label values: never an object's name, and never a value that users can choose freely.
 
 mod family;
 mod informer;
@@ -36,26 +36,27 @@ pub use limits::Limits;
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use workqueue::QueueMetrics;
 
-/// A number that only grows.
+/// An integer that only increases.
 pub type Counter = prometheus_client::metrics::counter::Counter;
-/// A number that goes up and down.
+/// A floating-point number that increases and decreases.
 pub type Gauge = prometheus_client::metrics::gauge::Gauge<f64, std::sync::atomic::AtomicU64>;
 
-/// `count` upper bounds: `start`, `start × factor`, ... multiplied one by one, as upstream's are: their last digits show.
+/// Returns `count` upper bounds: `start`, `start × factor`, ... Upstream multiplies step by step, and so does this function:
+/// rounding is visible in the last digits of the bounds.
 pub fn exponential_buckets(start: f64, factor: f64, count: usize) -> impl Iterator<Item = f64> {
     std::iter::successors(Some(start), move |last| Some(last * factor)).take(count)
 }
 
-/// How much a metric's name and labels can be relied on; its help text begins with it.
+/// How stable a metric's name and labels are. The help text begins with the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// May change any time.
+    /// May change at any time.
     Alpha,
-    /// Changes only with notice.
+    /// Changes only after prior notice.
     Beta,
     /// Does not change.
     Stable,
-    /// A third party's (`process_*`): nothing is said.
+    /// No prefix, for metrics that are not Kubernetes' own (`process_*`).
     Unstated,
 }
 
@@ -70,7 +71,7 @@ impl Stability {
     }
 }
 
-/// The metrics of a process. Cheap to clone.
+/// Registry of all metrics of a process. Cheap to clone; clones share the metrics.
 #[derive(Clone, Default)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -80,7 +81,7 @@ pub struct Metrics {
 struct Inner {
     limits: Limits,
     registry: Mutex<Registry>,
-    /// The [`Labelled`] of each name.
+    /// The [`Labelled`] family of each name.
     families: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
     probes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
 }
@@ -92,27 +93,27 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// No metrics yet.
+    /// Creates an empty registry that serves every metric.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No metrics yet, and never any but within these limits.
+    /// Creates an empty registry that applies `limits` to metrics and label values.
     pub fn limited(limits: Limits) -> Self {
         Self { inner: Arc::new(Inner { limits, ..Inner::default() }) }
     }
 
-    /// The counters called `name`: exactly that name is served, with or without `_total` at its end.
+    /// Returns the counters named `name`. The name is served exactly as given, with or without `_total` at its end.
     pub fn counter(&self, name: &'static str, stability: Stability, help: &str, labels: LabelNames) -> Counters {
         self.family(name, stability, help, labels, Counter::default)
     }
 
-    /// The gauges called `name`.
+    /// Returns the gauges named `name`, and registers them on the first call.
     pub fn gauge(&self, name: &'static str, stability: Stability, help: &str, labels: LabelNames) -> Gauges {
         self.family(name, stability, help, labels, Gauge::default)
     }
 
-    /// The histograms called `name`, with these upper bounds (`+Inf` is added).
+    /// Returns the histograms named `name` with these upper bounds; `+Inf` is added.
     pub fn histogram(
         &self,
         name: &'static str,
@@ -124,7 +125,7 @@ impl Metrics {
         self.family(name, stability, help, labels, Buckets(buckets.into_iter().collect()))
     }
 
-    /// The family called `name`, which is registered if it is new.
+    /// Returns the family named `name`, and registers it on the first call.
     fn family<M, C>(
         &self,
         name: &'static str,
@@ -145,7 +146,7 @@ impl Metrics {
         let made = Labelled { names: labels, allowed, family: Family::new_with_constructor(constructor) };
         if families.insert(name, Box::new(made.clone())).is_none() {
             let base = match M::TYPE {
-                // The encoder appends the suffix by itself; `text` takes it off again where upstream has none.
+                // The encoder always appends `_total`; `text` removes the suffix again where upstream's name has none.
                 MetricType::Counter => name.strip_suffix("_total").unwrap_or(name),
                 _ => name,
             };
@@ -154,35 +155,35 @@ impl Metrics {
         made
     }
 
-    /// Runs `probe` before every scrape, to set gauges that nobody need keep up to date in between.
+    /// Registers a function that runs before every scrape and sets gauges that are not kept up to date in between.
     pub fn before_scrape(&self, probe: impl Fn() + Send + Sync + 'static) {
         self.inner.probes.lock().push(Box::new(probe));
     }
 
-    /// The `workqueue_*` metrics of the queue called `name`.
+    /// Returns the `workqueue_*` metrics with the label `name`.
     pub fn queue(&self, name: &str) -> QueueMetrics {
         QueueMetrics::new(self, name)
     }
 
-    /// The `informer_*` metrics of the cache of a resource.
+    /// Returns the `informer_*` metrics for the cache of a resource.
     pub fn informer(&self, resource: Resource) -> InformerMetrics {
         InformerMetrics::new(self, resource)
     }
 
-    /// Serves `process_*`, read at every scrape; `started` is the wall-clock time the process came up.
+    /// Serves `process_*`, read at every scrape. `started` is the wall-clock time at which the process started.
     pub fn process(&self, started: jiff::Timestamp) {
         process::register(self, started);
     }
 
-    /// States which version of which controller runs: `nonet_build_info`.
+    /// Serves `nonet_build_info`, with the name and version of the controller that runs.
     pub fn program(&self, name: &str, version: &str) {
-        let help = "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it has.";
+        let help = "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it implements.";
         let labels = &["controller", "version", "commit", "kubernetes_version"];
         let info = self.gauge("nonet_build_info", Stability::Alpha, help, labels);
         info.with(&[name, version, VERSION.commit, VERSION.git_version]).set(1.0);
     }
 
-    /// States what runs: `kubernetes_build_info` and `version_info`.
+    /// Serves `kubernetes_build_info` and `version_info`.
     pub fn build(&self, component: &str) {
         let platform = format!("{}/{}", version::os(), version::arch());
         let Version { major, minor, minor_version, previous_minor_version, git_version, commit } = VERSION;
@@ -200,19 +201,19 @@ impl Metrics {
         info.with(&[minor_version, component, minor_version, previous_minor_version]).set(1.0);
     }
 
-    /// States the position of a feature gate: `kubernetes_feature_enabled`. `stage` is `ALPHA`, `BETA` or empty for GA.
+    /// Serves the state of a feature gate: `kubernetes_feature_enabled`. `stage` is `ALPHA`, `BETA`, or empty for GA.
     pub fn feature(&self, name: &str, stage: &str, on: bool) {
         let help = "This metric records the data about the stage and enablement of a k8s feature.";
         let enabled = self.gauge("kubernetes_feature_enabled", Stability::Beta, help, &["name", "stage"]);
         enabled.with(&[name, stage]).set(f64::from(u8::from(on)));
     }
 
-    /// Everything, as Prometheus text 0.0.4 the way Kubernetes components serve it.
+    /// Renders all metrics as Prometheus text 0.0.4, formatted like that of Kubernetes components.
     pub fn prometheus(&self) -> String {
         self.text(Format::Prometheus)
     }
 
-    /// Everything, as `OpenMetrics` 1.0.
+    /// Renders all metrics as `OpenMetrics` 1.0.
     pub fn openmetrics(&self) -> String {
         self.text(Format::OpenMetrics)
     }
@@ -220,7 +221,7 @@ impl Metrics {
     fn text(&self, format: Format) -> String {
         self.inner.probes.lock().iter().for_each(|probe| probe());
         let mut encoded = String::new();
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut encoded, &self.inner.registry.lock());
         let families = self.inner.families.lock();
         let counters = families.iter().filter(|(_, family)| family.is::<Counters>()).map(|(name, _)| *name);
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_second_gets_the_same_family() {
+    fn a_second_request_returns_the_same_family() {
         let metrics = Metrics::new();
         let first = metrics.counter("things_total", Stability::Beta, "Things", &["kind"]);
         let second = metrics.counter("things_total", Stability::Beta, "Things", &["kind"]);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_and_build_are_stated_like_upstream() {
+    fn feature_gates_and_build_are_served_like_upstream() {
         let metrics = Metrics::new();
         metrics.build("kube");
         metrics.feature("PodDeletionCost", "BETA", true);

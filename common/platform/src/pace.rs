@@ -1,20 +1,23 @@
-//! When a process sleeps so that events of watches gather.
+//! Decides when a thread sleeps so that events of watches accumulate.
 //!
-//! Most of what a watch delivers concerns objects of other controllers, and for each of these events the wake-up costs more than the
-//! event. A thread that has nothing to do therefore sleeps for a moment before it waits for the network again, if the last events
-//! brought no work. Whatever arrives meanwhile is handled in one wake-up.
+//! Most events of a watch concern objects of other controllers, and the wake-up for such an event costs more than the event
+//! itself. Therefore, if the last events caused no work, an idle thread sleeps for a moment before it waits for the network
+//! again. One wake-up then handles all events that arrived in the meantime.
 //!
-//! Whether the next event will concern this process cannot be known before it is read. What is known is whether something is expected:
+//! Whether the next event concerns this process is known only after the event has been read. But the process knows whether it
+//! expects something:
 //!
-//! - a request, a sync or the read of a full set is under way, or a key waits for a write of this process to appear in a cache:
-//!   the thread does not sleep, and an answer or an event is handled when it arrives;
-//! - the last events made a worker do something: more of the kind may follow, and the thread does not sleep;
-//! - no event has arrived since the thread last waited: it does not sleep, and the first event after a quiet time is handled when it
-//!   arrives;
-//! - a key is due soon: the thread sleeps until then at most.
+//! - A request, a sync or the read of a full list is under way, or a key waits for a write of this process to appear in a cache:
+//!   the thread does not sleep, and an answer or an event is handled on arrival.
+//! - Many requests are in flight at the same time: the thread sleeps for a few milliseconds, so that the answers of some requests
+//!   and the events of their objects are handled together.
+//! - The last events caused a worker to do something: more such events may follow, and the thread does not sleep.
+//! - No event has arrived since the thread last waited: the thread does not sleep, and the first event after a quiet time is
+//!   handled on arrival.
+//! - A key is due soon: the thread sleeps until that time at most.
 //!
-//! Otherwise, an event of an own object is delayed by at most the period that `--tune watch-batch-period`
-//! sets.
+//! In all other cases, an event of an object that concerns this process is delayed by at most the period that
+//! `--tune watch-batch-period` sets.
 
 use std::{
     sync::{
@@ -28,35 +31,56 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// The pace of one process. Clones share it. The default never lets a thread sleep.
+/// Number of requests in flight from which the thread sleeps between answers. A group of that size keeps the server busy for longer
+/// than [`ANSWER_PERIOD`], and no single answer starts the next request.
+const MANY_REQUESTS: usize = 8;
+/// Longest sleep between the answers of many requests.
+const ANSWER_PERIOD: Duration = Duration::from_millis(4);
+
+/// Decides how long the thread of a process sleeps. Clones share their state. With the default, the thread never sleeps.
 #[derive(Clone, Debug, Default)]
 pub struct Pace(Option<Arc<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     period: Duration,
-    /// How much own work is under way.
+    /// Number of [`Work`] guards that exist.
     works: AtomicUsize,
-    /// Whether own work has begun or ended since the thread last waited.
+    /// Number of requests in flight.
+    requests: AtomicUsize,
+    /// Whether work of this process has begun or ended since the thread last waited.
     has_worked: AtomicBool,
-    /// Whether a watch has brought something since the thread last waited.
+    /// Whether a watch has received anything since the thread last waited.
     has_received: AtomicBool,
-    /// When the first key of each queue is due, as far as is known.
+    /// For each queue, the time at which its first key is due, if known.
     timers: Mutex<Vec<Timer>>,
 }
 
-/// When the first key of a queue is due. Clones share it.
+/// The time at which the first key of a queue is due. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Timer(Arc<Mutex<Option<Instant>>>);
 
 impl Timer {
-    /// The queue has nothing to do until then.
+    /// Sets the time until which the queue has nothing to do.
     pub fn set(&self, due: Instant) {
         *self.0.lock() = Some(due);
     }
 }
 
-/// Own work under way, until it is dropped.
+/// Guard for a request in flight.
+#[derive(Debug)]
+#[must_use]
+pub struct InFlight(Pace);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(state) = &self.0.0 {
+            state.requests.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Guard for work that is under way: the thread does not sleep until the guard is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Work(Pace);
@@ -71,18 +95,18 @@ impl Drop for Work {
 }
 
 impl Pace {
-    /// A pace by which a thread sleeps for at most `period`; never, if that is zero.
+    /// Creates a pace at which the thread sleeps for at most `period`, or never if `period` is zero.
     pub fn new(period: Duration) -> Self {
         let state = State { period, ..State::default() };
         Self((!period.is_zero()).then(|| Arc::new(state)))
     }
 
-    /// Whether a thread may ever sleep.
+    /// Whether the thread ever sleeps.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Something begins whose outcome this process waits for.
+    /// Marks the start of an operation whose result this process waits for. The operation ends when the guard is dropped.
     pub fn work(&self) -> Work {
         if let Some(state) = &self.0 {
             state.works.fetch_add(1, Relaxed);
@@ -91,14 +115,22 @@ impl Pace {
         Work(self.clone())
     }
 
-    /// A watch has brought something.
+    /// Counts a request as in flight until the guard is dropped.
+    pub fn request(&self) -> InFlight {
+        if let Some(state) = &self.0 {
+            state.requests.fetch_add(1, Relaxed);
+        }
+        InFlight(self.clone())
+    }
+
+    /// Records that a watch has received something.
     pub fn received(&self) {
         if let Some(state) = &self.0 {
             state.has_received.store(true, Relaxed);
         }
     }
 
-    /// A timer for one queue.
+    /// Creates the timer of a queue.
     pub fn timer(&self) -> Timer {
         let timer = Timer::default();
         if let Some(state) = &self.0 {
@@ -107,7 +139,7 @@ impl Pace {
         timer
     }
 
-    /// How long the thread sleeps before it waits for the network. Asked once whenever it has nothing left to do.
+    /// Returns how long the thread sleeps before it waits for the network. Called once each time the thread becomes idle.
     pub fn rest(&self, now: Instant) -> Duration {
         let Some(state) = &self.0 else { return Duration::ZERO };
         let (has_received, has_worked) =
@@ -116,14 +148,19 @@ impl Pace {
         for timer in state.timers.lock().iter() {
             let mut due = timer.0.lock();
             match *due {
-                // The worker that waits for it wakes now, and sets the timer again.
+                // The worker that waits for this key wakes up now, and sets the timer again.
                 Some(at) if at <= now => (is_due, *due) = (true, None),
                 Some(at) => rest = rest.min(at - now),
                 None => {}
             }
         }
         let is_free = has_received && !has_worked && state.works.load(Relaxed) == 0;
-        if is_free && !is_due { rest } else { Duration::ZERO }
+        let has_many_requests = state.requests.load(Relaxed) >= MANY_REQUESTS;
+        match (is_due, is_free, has_many_requests) {
+            (false, true, _) => rest,
+            (false, false, true) => rest.min(ANSWER_PERIOD),
+            _ => Duration::ZERO,
+        }
     }
 }
 

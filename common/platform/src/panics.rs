@@ -1,6 +1,6 @@
-//! What becomes of a panic: one in a sync is that sync's failure, one anywhere else ends the process.
+//! Handling of panics: a panic in a sync fails that sync; any other panic ends the process.
 //!
-//! A silently dead task is worse than a dead process, which is restarted.
+//! A dead task in a running process is worse than a dead process, because a process is restarted.
 
 use std::{cell::Cell, future::poll_fn};
 
@@ -8,10 +8,10 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The exit code of a process that panicked.
+/// Exit code of a process that ends because of a panic.
 pub const EXIT_CODE: i32 = 2;
 
-/// Marks a future whose panics the caller catches: the process survives them.
+/// Marks a future whose panics the caller catches, so that the process survives them.
 pub fn guard<F: Future>(future: F) -> impl Future<Output = F::Output> + Unpin {
     let mut future = Box::pin(future);
     poll_fn(move |context| {
@@ -20,7 +20,7 @@ pub fn guard<F: Future>(future: F) -> impl Future<Output = F::Output> + Unpin {
     })
 }
 
-/// Resets the mark when a poll ends, also by unwinding.
+/// Restores the previous mark at the end of a poll, also when the poll panics.
 struct Mark(bool);
 
 impl Drop for Mark {
@@ -29,10 +29,10 @@ impl Drop for Mark {
     }
 }
 
-/// Logs panics as one line, and ends the process for those that nobody catches.
+/// Installs a panic hook that logs a panic as one line, and ends the process unless the panic happened inside [`guard`].
 pub fn install() {
     std::panic::set_hook(Box::new(|info| {
-        let what = info.payload_as_str().unwrap_or("something that is no text");
+        let what = info.payload_as_str().unwrap_or("the payload is not a string");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(panic = what, at = place, "Observed a panic");
         if !GUARDED.get() {
@@ -47,7 +47,7 @@ mod tests {
     use futures::FutureExt as _;
 
     #[tokio::test]
-    async fn the_mark_is_there_while_the_future_runs_and_gone_after_it_panicked() {
+    async fn the_mark_is_set_while_the_future_runs_and_cleared_after_a_panic() {
         let seen = guard(async { GUARDED.get() }).await;
         assert!(seen);
         let result = std::panic::AssertUnwindSafe(guard(async {

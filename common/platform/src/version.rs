@@ -1,8 +1,8 @@
-//! What this build is, in the words of the protocol.
+//! Version of this build, in the form that Kubernetes' `/version` uses.
 
 use std::{env::consts, sync::OnceLock};
 
-/// The Kubernetes release whose behaviour is implemented, and this build of it.
+/// The implemented Kubernetes release, and the commit of this build.
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
     /// `1`
@@ -15,11 +15,11 @@ pub struct Version {
     pub previous_minor_version: &'static str,
     /// `v1.36.2`
     pub git_version: &'static str,
-    /// Commit this was built from, as far as the build knew it.
+    /// Commit of this build from `NONET_COMMIT`; `unknown` if the variable was not set at build time.
     pub commit: &'static str,
 }
 
-/// This build.
+/// The release whose behaviour this build implements.
 pub const VERSION: Version = Version {
     major: "1",
     minor: "36",
@@ -34,22 +34,22 @@ pub const VERSION: Version = Version {
 
 static PROGRAM: OnceLock<&str> = OnceLock::new();
 
-/// States the version of the controller that this process is. The first call counts.
+/// Sets the version of the controller that runs in this process. Only the first call has an effect.
 pub fn set_program(version: &'static str) {
     PROGRAM.get_or_init(|| version);
 }
 
-/// Version of the controller that this process is; that of this crate in programs that are no controller.
+/// Returns the version of the controller that runs in this process; in other programs, the version of this crate.
 pub fn program() -> &'static str {
     PROGRAM.get().copied().unwrap_or(env!("CARGO_PKG_VERSION"))
 }
 
-/// The operating system, as Go names it.
+/// Returns the operating system in Go's spelling (`GOOS`).
 pub fn os() -> &'static str {
     if consts::OS == "macos" { "darwin" } else { consts::OS }
 }
 
-/// The architecture, as Go names it.
+/// Returns the architecture in Go's spelling (`GOARCH`).
 pub fn arch() -> &'static str {
     match consts::ARCH {
         "x86_64" => "amd64",

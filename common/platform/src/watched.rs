@@ -1,16 +1,16 @@
-//! A value that tasks wait on.
+//! A channel for one value whose changes tasks can await.
 //!
-//! Like tokio's `watch`, but whoever waits is woken in the order in which they began to wait, and not in a random one: a run
-//! of the same seed is the same run.
+//! Works like tokio's `watch`, but wakes waiting tasks in the order in which they began to wait and not in a random order, so
+//! that equal seeds give equal runs.
 
 use std::sync::Arc;
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The sender of a [`Receiver`] is gone.
+/// The [`Sender`] was dropped, so the value cannot change any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sender is gone")]
+#[error("the sender was dropped")]
 pub struct Gone;
 
 #[derive(Debug)]
@@ -26,18 +26,18 @@ struct State<T> {
     gone: bool,
 }
 
-/// Changes the value.
+/// The side of a channel that changes the value.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// Waits for changes of the value.
+/// The side of a channel that waits for changes of the value.
 #[derive(Debug)]
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
-/// A value, and who changes and who waits for it.
+/// Creates a channel with an initial value, which counts as seen by the receiver.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let state = Mutex::new(State { value, version: 0, gone: false });
     let shared = Arc::new(Shared { state, changed: Notify::new() });
@@ -51,17 +51,17 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// A value that nobody waits for yet.
+    /// Creates the sender of a channel that has no receivers yet.
     pub fn new(value: T) -> Self {
         channel(value).0
     }
 
-    /// Sets the value.
+    /// Sets the value and wakes all receivers, even if the value is equal to the old one.
     pub fn send_replace(&self, value: T) {
         self.send_modify(|old| *old = value);
     }
 
-    /// Changes the value, if `change` says so.
+    /// Lets `change` modify the value, and wakes the receivers if `change` returns true. Returns the result of `change`.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         let mut state = self.0.state.lock();
         let modified = change(&mut state.value);
@@ -73,7 +73,7 @@ impl<T> Sender<T> {
         modified
     }
 
-    /// Changes the value.
+    /// Lets `change` modify the value, and wakes the receivers.
     pub fn send_modify(&self, change: impl FnOnce(&mut T)) {
         self.send_if_modified(|value| {
             change(value);
@@ -81,12 +81,12 @@ impl<T> Sender<T> {
         });
     }
 
-    /// The value.
+    /// Locks the current value.
     pub fn borrow(&self) -> MappedMutexGuard<'_, T> {
         self.0.borrow()
     }
 
-    /// Somebody who waits for changes from now on.
+    /// Creates a receiver for changes from now on.
     pub fn subscribe(&self) -> Receiver<T> {
         let seen = self.0.state.lock().version;
         Receiver { shared: Arc::clone(&self.0), seen }
@@ -107,19 +107,19 @@ impl<T> Clone for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The value.
+    /// Locks the current value without marking it as seen.
     pub fn borrow(&self) -> MappedMutexGuard<'_, T> {
         self.shared.borrow()
     }
 
-    /// The value, which counts as seen.
+    /// Locks the current value and marks it as seen.
     pub fn borrow_and_update(&mut self) -> MappedMutexGuard<'_, T> {
         let state = self.shared.state.lock();
         self.seen = state.version;
         MutexGuard::map(state, |state| &mut state.value)
     }
 
-    /// Waits for a value that has not been seen. Safe to cancel.
+    /// Waits for a change that was not seen yet, and marks the new value as seen. Safe to cancel.
     pub async fn changed(&mut self) -> Result<(), Gone> {
         loop {
             let shared = Arc::clone(&self.shared);
@@ -139,7 +139,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits until the value is as wanted. Safe to cancel.
+    /// Waits until the value satisfies `wanted`. Safe to cancel.
     pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<(), Gone> {
         while !wanted(&self.borrow_and_update()) {
             self.changed().await?;
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waited_first_is_woken_first() {
+    async fn tasks_are_woken_in_the_order_in_which_they_began_to_wait() {
         let (sender, receiver) = channel(0);
         let woken = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = Vec::new();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_before_the_wait_counts_and_a_seen_one_does_not() {
+    async fn a_change_before_the_wait_counts_and_a_seen_change_does_not() {
         let (sender, mut receiver) = channel(0);
         sender.send_modify(|value| *value += 1);
         receiver.changed().await.unwrap();

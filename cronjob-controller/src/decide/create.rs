@@ -1,4 +1,4 @@
-//! The Job of the run that is due.
+//! Plans the Job of the run that is due.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Plans the Job of the run that is due, unless the policy, the deadline or the spec rules it out, and the time of the next sync.
+/// Plans the Job of the run that is due, unless the policy, the deadline or the spec prevents it, and the time of the next sync.
 pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
     let (cron, now) = (&*snapshot.cron, snapshot.now);
     let spec = &cron.spec;
@@ -43,7 +43,7 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
             return stop(plan, "UnparseableSchedule", message);
         }
     };
-    // Runs that were found without a record are recorded by this plan: what is due comes after them.
+    // Unrecorded runs that were found are recorded by this plan, so the next run is searched after them.
     let anchor = plan.status.last_schedule_time.map(due::Anchor::LastRun).or_else(|| anchor(cron));
     let Some(anchor) = anchor else {
         return plan.waiting.push("metadata.creationTimestamp is missing".to_owned());
@@ -78,7 +78,7 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         }
         Concurrency::Replace => {
             let known = || snapshot.jobs.iter().chain(snapshot.answers.values().flatten());
-            // Each leaves the status once it has been deleted.
+            // Each Job leaves the status after its deletion.
             let active = plan.status.active.iter();
             plan.steps.extend(active.map(|reference| Step::Delete {
                 name: reference.name.clone(),
@@ -95,7 +95,7 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
     }
 }
 
-/// The time until the schedule fires next, as far as it is known before the questions of a plan are answered.
+/// Returns the time until the next firing; used while live reads are still needed. `None` if no Job would be created.
 pub(super) fn delay_to_next_firing(snapshot: &Snapshot) -> Option<Duration> {
     let cron = &*snapshot.cron;
     if cron.metadata.is_deleting() || cron.spec.suspend {
@@ -109,14 +109,14 @@ fn delay(until: Timestamp, now: Timestamp) -> Option<Duration> {
     Duration::try_from(until.duration_since(now)).ok()
 }
 
-/// Says why no Job can be created as long as the spec is what it is.
+/// Plans a Warning Event about a spec that prevents the creation of Jobs until it changes.
 fn stop(plan: &mut Plan, reason: &'static str, message: String) {
     let event = Event::warning(reason, message);
     plan.waiting.push(event.message.clone());
     plan.steps.push(Step::Emit(event));
 }
 
-/// The schedule in its time zone.
+/// Parses the schedule in the time zone of the spec.
 pub fn effective_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
     match &spec.time_zone {
         Some(zone) if !spec.schedule.contains("TZ") => Schedule::parse(&format!("TZ={zone} {}", spec.schedule)),
@@ -124,9 +124,9 @@ pub fn effective_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
     }
 }
 
-/// The schedule that decides when a CronJob is synced after its schedule or time zone was changed.
+/// Parses the schedule that enqueues a CronJob after a change of its schedule or time zone.
 ///
-/// An unknown time zone is left out: the sync reports it.
+/// An unknown time zone is ignored here, because the sync reports it.
 pub fn changed_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
     match spec.time_zone.as_deref().map(Zone::named) {
         Some(Err(_)) => Schedule::parse(&spec.schedule),
@@ -134,7 +134,7 @@ pub fn changed_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
     }
 }
 
-/// The Job of a run, or why it cannot be made.
+/// Builds the Job of a run, or returns why the template is unusable.
 fn job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&Zone>) -> Result<Value, String> {
     let template = snapshot.cron.spec.job_template.as_ref().ok_or("spec.jobTemplate is missing")?;
     let mut template = template.value().map_err(|error| format!("spec.jobTemplate: {error}"))?;
@@ -155,7 +155,7 @@ fn job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&Zone>) -> 
     Ok(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"].take()}))
 }
 
-/// A time in RFC 3339 with the offset of a zone, by default of UTC.
+/// Formats a time in RFC 3339 with the offset of `zone`, or of UTC if that is `None`.
 pub(super) fn wall_time(at: Timestamp, zone: Option<&Zone>) -> String {
     zone.unwrap_or(&Zone::UTC).rfc3339(at)
 }

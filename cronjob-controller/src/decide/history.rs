@@ -1,4 +1,4 @@
-//! Finished Jobs beyond the history limits.
+//! Plans the deletion of finished Jobs beyond the history limits.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// The finished Jobs to delete: the oldest ones beyond the limit, of the complete and of the failed Jobs.
+/// Returns the finished Jobs to delete: the oldest complete ones and the oldest failed ones beyond their limits.
 pub(super) fn surplus(snapshot: &Snapshot) -> Vec<&Job> {
     let spec = &snapshot.cron.spec;
     let limits = [(End::Complete, spec.successful_jobs_history_limit), (End::Failed, spec.failed_jobs_history_limit)];
     let mut surplus = Vec::new();
     for (end, limit) in limits {
-        // API servers refuse negative limits. Without a limit nothing is deleted.
+        // API validation refuses negative limits. Without a valid limit nothing is deleted.
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
-        // The Job of a run that is not recorded yet keeps the run from being started again.
+        // The Job of an unrecorded run is kept, because it prevents a second start of the run.
         let counts = |job: &&Arc<Job>| {
             job.end() == Some(end) && !job.metadata.is_deleting() && unrecorded_run(snapshot, job).is_none()
         };
@@ -35,7 +35,7 @@ pub(super) fn surplus(snapshot: &Snapshot) -> Vec<&Job> {
     surplus
 }
 
-/// Deletes a Job. If that is refused, the Job is only removed from the active ones, with the Event of any finished Job.
+/// Plans the deletion of a Job. If it is refused, the Job only leaves `status.active`, with the Event of a finished Job.
 pub(super) fn delete(job: &Job, is_active: bool) -> Step {
     Step::Delete {
         name: Text::new(&job.metadata.name),

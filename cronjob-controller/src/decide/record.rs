@@ -1,4 +1,4 @@
-//! The status: active Jobs, and the times of the last run and the last success.
+//! Updates the status: active Jobs, and the times of the last run and the last success.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// How many Jobs are looked up on the API server in one sync at most.
+/// Maximum number of Jobs that one sync reads live.
 ///
-/// Nobody but the controller should write the status, and then hardly any are. A status with thousands of made-up entries is
-/// worked off over several syncs.
+/// Normally few Jobs need a live read, because only the controller writes the status. A status with thousands of forged entries
+/// is processed in several syncs.
 const MAX_LOOKUPS: usize = 100;
 
-/// Brings the status in line with the Jobs there are.
+/// Updates the planned status to match the existing Jobs.
 ///
-/// `active` are the uids that the status lists as active, and `surplus` those of the Jobs that this plan deletes. Asks the
-/// questions that cannot be answered from the caches. Returns whether every active Job is accounted for.
+/// `active` are the UIDs that the status lists as active; `surplus` are the UIDs of the Jobs that this plan deletes. Adds a
+/// live read to the plan for each question that the caches cannot answer. Returns whether no such question is left.
 pub(super) fn reconcile(
     plan: &mut Plan,
     snapshot: &Snapshot,
@@ -62,7 +62,7 @@ pub(super) fn reconcile(
             return !finished.contains(&reference.uid);
         }
         match snapshot.answers.get(&reference.name) {
-            // Another Job of the same name is not the one that is recorded.
+            // A Job with the recorded name and another UID is not the recorded Job.
             Some(job) if job.as_ref().is_some_and(|job| job.metadata.uid == reference.uid) => true,
             Some(_) => {
                 let message = format!("Active job went missing: {}", reference.name);

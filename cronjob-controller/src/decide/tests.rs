@@ -18,7 +18,7 @@ use crate::{
     world::{at, by_hand, job, run, running, world},
 };
 
-/// What is deleted, and why.
+/// Returns the deletions of the forecast, with their reasons.
 fn deletions(snapshot: &Snapshot) -> Vec<String> {
     Decision::<CronJobController>::with_forecast(snapshot, snapshot.now)
         .explain()
@@ -29,7 +29,7 @@ fn deletions(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
-fn history_is_trimmed_from_its_old_end() {
+fn the_oldest_finished_jobs_beyond_the_limits_are_deleted() {
     type Ended = (&'static str, Option<u32>, &'static str);
     let cases: [(Value, &[Ended], &[&str]); 4] = [
         (
@@ -62,7 +62,7 @@ fn history_is_trimmed_from_its_old_end() {
 }
 
 #[test]
-fn a_job_that_goes_already_is_not_deleted_again() {
+fn a_terminating_job_is_not_deleted_again() {
     let mut going = job("a", Some(1), Some("Complete"));
     going["metadata"]["deletionTimestamp"] = json!("2026-03-01T00:05:00Z");
     let snapshot = world(json!({"successfulJobsHistoryLimit": 0, "suspend": true}), json!({}), &[going]);
@@ -70,17 +70,21 @@ fn a_job_that_goes_already_is_not_deleted_again() {
 }
 
 #[test]
-fn the_job_of_a_run_is_the_template_and_its_time() {
+fn the_job_of_a_run_has_the_template_and_the_scheduled_time() {
     let plan = decide(&world(json!({}), json!({}), &[]));
     let [Step::Create { name, body, scheduled }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
     assert_eq!((&**name, *scheduled), ("tick-29538725", at("2026-03-01T00:05:00Z")));
-    assert_eq!(body["spec"], json!({"template": {"unheard": {"of": [1.50]}}}), "verbatim");
+    assert_eq!(
+        body["spec"],
+        json!({"template": {"unheard": {"of": [1.50]}}}),
+        "the spec of the template is copied verbatim"
+    );
     assert_eq!(body["metadata"]["annotations"], json!({SCHEDULED_TIMESTAMP: "2026-03-01T00:05:00Z"}));
     assert_eq!(body["metadata"].get("labels"), None);
 }
 
 #[test]
-fn times_are_written_with_the_offset_of_their_zone() {
+fn scheduled_times_have_the_offset_of_their_zone() {
     for (time, zone, want) in [
         ("2026-03-01T00:05:00Z", None, "2026-03-01T00:05:00Z"),
         ("2026-03-08T07:00:00Z", Some("America/New_York"), "2026-03-08T03:00:00-04:00"),
@@ -94,7 +98,7 @@ fn times_are_written_with_the_offset_of_their_zone() {
 }
 
 #[test]
-fn nothing_is_started_on_a_schedule_that_makes_no_sense() {
+fn a_malformed_schedule_or_zone_starts_nothing() {
     for (spec, reason, message) in [
         (
             json!({"schedule": "*/5 * * *"}),
@@ -120,7 +124,7 @@ fn nothing_is_started_on_a_schedule_that_makes_no_sense() {
 }
 
 #[test]
-fn a_change_to_an_unknown_zone_enqueues_by_the_schedule_alone() {
+fn a_change_to_an_unknown_zone_enqueues_by_the_schedule_only() {
     let spec = |zone: &str, schedule: &str| {
         world(json!({"timeZone": zone, "schedule": schedule}), json!({}), &[]).cron.spec.clone()
     };
@@ -132,14 +136,14 @@ fn a_change_to_an_unknown_zone_enqueues_by_the_schedule_alone() {
 }
 
 #[test]
-fn a_zone_in_the_schedule_is_honoured_and_frowned_upon() {
+fn a_zone_in_the_schedule_works_and_causes_a_warning() {
     let plan = decide(&world(json!({"schedule": "TZ=Asia/Kathmandu 50 5 * * *", "timeZone": null}), json!({}), &[]));
     let [Step::Emit(event), Step::Create { scheduled, .. }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
     assert_eq!((event.reason, *scheduled), ("UnsupportedSchedule", at("2026-03-01T00:05:00Z")));
 }
 
 #[test]
-fn what_the_caches_do_not_agree_on_is_asked_first() {
+fn live_reads_settle_what_the_caches_cannot_answer() {
     let plan = decide(&world(json!({}), running(&["gone"]), &[job("stray", Some(1), None)]));
     assert_eq!(plan.questions, [Question::CronJob, Question::Job("gone".into())]);
     assert!(plan.steps.is_empty() && !plan.changed);
@@ -152,7 +156,7 @@ fn what_the_caches_do_not_agree_on_is_asked_first() {
     assert_eq!(
         explained.actions,
         [
-            "create Job tick-29538725: it is due since 2026-03-01T00:05:00Z",
+            "create Job tick-29538725: it has been due since 2026-03-01T00:05:00Z",
             "write the status: Active job went missing: gone",
         ]
     );
@@ -167,7 +171,7 @@ fn what_the_caches_do_not_agree_on_is_asked_first() {
 }
 
 #[test]
-fn a_cron_job_that_goes_starts_nothing_and_still_tidies_up() {
+fn a_terminating_cron_job_starts_nothing_and_still_updates_its_status() {
     let mut snapshot =
         world(json!({"successfulJobsHistoryLimit": 0}), running(&["a"]), &[job("a", Some(1), Some("Complete"))]);
     Arc::make_mut(&mut snapshot.cron).metadata.deleted = Some(snapshot.now);
@@ -181,12 +185,12 @@ fn events(plan: &Plan) -> Vec<&str> {
     plan.steps.iter().filter_map(|s| if let Step::Emit(event) = s { Some(event.reason) } else { None }).collect()
 }
 
-/// Names that users give, among them those of runs: of the one that is due, of one before the creation and of a future one.
+/// Names of manually created Jobs. Some equal the names of runs: of the due one, of one before the creation, and of a future one.
 const NAMES: &[&str] =
     &["tick-1", "tick-29538725", "tick-29538720", "tick-29539000", "tick-0", "tick-", "tick", "x-1", "manual"];
 
 #[test]
-fn a_job_made_by_hand_never_changes_the_schedule_whatever_its_name_is() {
+fn a_manually_created_job_never_changes_the_schedule() {
     let annotations =
         [json!({}), json!({SCHEDULED_TIMESTAMP: "2026-03-01T00:05:00Z"}), json!({SCHEDULED_TIMESTAMP: "no time"})];
     for name in NAMES {
@@ -201,7 +205,7 @@ fn a_job_made_by_hand_never_changes_the_schedule_whatever_its_name_is() {
                     assert_eq!(plan.status.active, []);
                     assert_eq!(plan.status.last_schedule_time, None, "{name}");
                     assert_eq!(plan.requeue_after, without.requeue_after);
-                    // Nothing but an Event about the Job itself is added.
+                    // The only additional step is an Event about the manually created Job.
                     let added = plan.steps.len() - without.steps.len();
                     assert_eq!(events(&plan).len(), added);
                     assert!(plan.steps.ends_with(&without.steps), "{:?}", plan.steps);
@@ -211,9 +215,10 @@ fn a_job_made_by_hand_never_changes_the_schedule_whatever_its_name_is() {
     }
 }
 
-/// A Job without the annotation is not a run, even if the mark of kubectl is missing, as with other clients.
+/// A Job without the scheduled-time annotation is not a run, even if another client than kubectl did not set the other
+/// annotation.
 #[test]
-fn only_a_job_with_the_time_of_its_name_after_the_last_run_is_recorded() {
+fn only_a_job_with_matching_name_and_time_after_the_last_run_is_recorded() {
     let unrecorded = |scheduled: &str, name: Option<&str>, last: Option<&str>| {
         let mut job = run(scheduled, Some(1), None);
         if let Some(name) = name {
@@ -223,17 +228,17 @@ fn only_a_job_with_the_time_of_its_name_after_the_last_run_is_recorded() {
         unrecorded_run(&snapshot, &snapshot.jobs[0])
     };
     let run = "2026-03-01T00:05:20Z";
-    assert_eq!(unrecorded(run, None, None), Some(at(run)), "to the second, as intervals have them");
+    assert_eq!(unrecorded(run, None, None), Some(at(run)), "intervals have times in seconds");
     assert_eq!(unrecorded("2026-03-01T03:05:20+03:00", None, None), Some(at(run)));
-    assert_eq!(unrecorded(run, Some("tick-29538724"), None), None, "the name of another minute");
-    assert_eq!(unrecorded(run, None, Some(run)), None, "recorded already");
-    assert_eq!(unrecorded("2026-03-01T00:01:00Z", None, None), None, "before the CronJob was created");
-    assert_eq!(unrecorded("2026-03-01T00:08:00Z", None, None), None, "in the future");
+    assert_eq!(unrecorded(run, Some("tick-29538724"), None), None, "the name belongs to another minute");
+    assert_eq!(unrecorded(run, None, Some(run)), None, "the run is recorded already");
+    assert_eq!(unrecorded("2026-03-01T00:01:00Z", None, None), None, "the time is before the creation of the CronJob");
+    assert_eq!(unrecorded("2026-03-01T00:08:00Z", None, None), None, "the time is in the future");
 }
 
 #[test]
-fn a_crash_before_the_record_does_not_cost_an_interval_its_phase() {
-    // Created at 00:02:00, the first run is at 00:05:20.
+fn an_interval_keeps_its_phase_after_a_crash_before_the_record() {
+    // The CronJob was created at 00:02:00, so its first run is at 00:05:20.
     let spec = json!({"schedule": "@every 200s"});
     let mut snapshot = world(spec, json!({}), &[run("2026-03-01T00:05:20Z", Some(1), None)]);
     snapshot.is_live = true;
@@ -243,7 +248,7 @@ fn a_crash_before_the_record_does_not_cost_an_interval_its_phase() {
 }
 
 #[test]
-fn an_existing_job_stands_for_the_run_only_if_this_controller_created_it_for_the_run() {
+fn an_existing_job_counts_as_the_run_only_if_it_was_created_for_it() {
     let wanted = at("2026-03-01T00:05:00Z");
     let owned = |mut job: Value, owner: &str| {
         job["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick",
@@ -253,13 +258,13 @@ fn an_existing_job_stands_for_the_run_only_if_this_controller_created_it_for_the
         existing_run(&snapshot, &job, wanted)
     };
     let ours = run("2026-03-01T00:05:20Z", None, None);
-    assert_eq!(owned(ours.clone(), "U"), Some(at("2026-03-01T00:05:20Z")), "the time with its seconds");
-    assert_eq!(owned(ours.clone(), "V"), None, "of another owner");
-    assert_eq!(owned(by_hand("tick-29538725", json!({}), None), "U"), None, "made by hand");
-    assert_eq!(owned(run("2026-03-01T00:06:00Z", None, None), "U"), None, "for another run");
+    assert_eq!(owned(ours.clone(), "U"), Some(at("2026-03-01T00:05:20Z")), "the time keeps its seconds");
+    assert_eq!(owned(ours.clone(), "V"), None, "the Job has another owner");
+    assert_eq!(owned(by_hand("tick-29538725", json!({}), None), "U"), None, "the Job was created manually");
+    assert_eq!(owned(run("2026-03-01T00:06:00Z", None, None), "U"), None, "the Job belongs to another run");
     let mut recorded = ours;
     recorded["metadata"]["uid"] = json!("recorded");
-    assert_eq!(owned(recorded, "U"), None, "recorded already");
+    assert_eq!(owned(recorded, "U"), None, "the Job is recorded already");
 }
 
 #[test]
@@ -271,7 +276,7 @@ fn a_finished_job_whose_deletion_is_refused_is_still_reported() {
 }
 
 #[test]
-fn a_negative_history_limit_deletes_nothing_and_a_huge_one_neither() {
+fn negative_and_huge_history_limits_delete_nothing() {
     let jobs = [job("a", Some(1), Some("Complete")), job("b", Some(2), Some("Failed"))];
     for limit in [-1, i64::MIN, i64::from(i32::MAX), i64::MAX] {
         let spec = json!({"successfulJobsHistoryLimit": limit, "failedJobsHistoryLimit": limit, "suspend": true});
@@ -280,7 +285,7 @@ fn a_negative_history_limit_deletes_nothing_and_a_huge_one_neither() {
 }
 
 #[test]
-fn a_status_with_thousands_of_active_jobs_is_looked_up_in_parts() {
+fn thousands_of_active_jobs_are_read_live_in_several_syncs() {
     let names: Vec<String> = (0..5_000).map(|at| format!("j{at:04}")).collect();
     let mut snapshot = world(json!({}), running(&names.iter().map(String::as_str).collect::<Vec<_>>()), &[]);
     let mut syncs = 0;
@@ -295,7 +300,11 @@ fn a_status_with_thousands_of_active_jobs_is_looked_up_in_parts() {
         let plan = decide(&snapshot);
         assert!(plan.questions.is_empty() && plan.changed);
         let is_last = plan.status.active.is_empty();
-        assert_eq!(plan.steps.iter().any(|step| matches!(step, Step::Create { .. })), is_last, "what is active first");
+        assert_eq!(
+            plan.steps.iter().any(|step| matches!(step, Step::Create { .. })),
+            is_last,
+            "a run starts only after all active Jobs are known"
+        );
         assert!(is_last || plan.requeue_after == Some(LOOKUP_PAUSE));
         Arc::make_mut(&mut snapshot.cron).status = plan.status;
         syncs += 1;
@@ -304,16 +313,16 @@ fn a_status_with_thousands_of_active_jobs_is_looked_up_in_parts() {
 }
 
 #[test]
-fn messages_are_cut() {
+fn long_messages_are_truncated() {
     let plan = decide(&world(json!({"schedule": "é ".repeat(400_000)}), json!({}), &[]));
     let [Step::Emit(event)] = &plan.steps[..] else { panic!("{:?}", plan.steps.len()) };
     assert!(event.message.starts_with("unparseable schedule: \"é é ") && event.message.ends_with("..."));
     assert!(event.message.len() <= 1024 && plan.waiting[0].len() <= 1024);
 }
 
-/// Times and numbers that no API server lets pass, and some that it does.
+/// Extreme times and numbers, of which API servers refuse some.
 #[test]
-fn extreme_values_neither_panic_nor_create_anything_twice() {
+fn extreme_values_neither_panic_nor_start_a_run_twice() {
     let times = ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2026-03-01T00:05:00Z", "9999-12-30T22:00:00Z"];
     let schedules = ["* * * * *", "@every 1s", "@every 2540400h", "0 0 29 2 *", "59 23 31 2 *", ", , , , ,", "@yearly"];
     for schedule in schedules {
@@ -344,7 +353,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Jobs made by hand, under names of runs, too.
+    /// Manually created Jobs, some with the names of runs.
     fn manual_jobs()(
         jobs in prop::collection::vec((
             prop_oneof![
@@ -363,7 +372,7 @@ prop_compose! {
     }
 }
 
-/// A year of a CronJob in virtual time: each plan is executed, Jobs finish after `takes`, and time goes on to the next sync.
+/// Simulates a year of a CronJob and returns its runs. Each Job finishes `takes` seconds after its start.
 fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) -> Vec<Timestamp> {
     let spec = json!({"schedule": schedule, "timeZone": zone, "concurrencyPolicy": policy,
         "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1});
@@ -401,7 +410,7 @@ fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) 
                     status.active.push(crate::objects::Reference::to(&job.metadata));
                     status.last_schedule_time = Some(*scheduled);
                     finishes.insert(job.metadata.name.clone(), now + jiff::SignedDuration::from_secs(takes));
-                    assert_eq!(*scheduled, now, "not a second late");
+                    assert_eq!(*scheduled, now, "the run starts in the second of its scheduled time");
                     runs.push(*scheduled);
                     snapshot.jobs.push(Arc::new(job));
                 }
@@ -411,15 +420,15 @@ fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) 
         assert!(snapshot.jobs.len() <= 3 + 1 + status.active.len(), "the history is bounded");
         Arc::make_mut(&mut snapshot.cron).status = status;
         let next = now + plan.requeue_after.unwrap();
-        assert!(next > now, "the key does not come back at once");
-        // The end of a Job brings the key back earlier.
+        assert!(next > now, "the key comes back later than now");
+        // The end of a Job enqueues the key earlier.
         let ends = finishes.values().copied().filter(|at| *at > now).min();
         snapshot.now = ends.map_or(next, |ends| ends.min(next));
     }
     runs
 }
 
-/// The firings of a year, one after the other.
+/// Returns the firings of a year in order.
 fn firings(schedule: &str, zone: &str, start: Timestamp) -> Vec<Timestamp> {
     let schedule = Schedule::parse(&format!("TZ={zone} {schedule}")).unwrap();
     let end = start + jiff::SignedDuration::from_hours(365 * 24);
@@ -427,16 +436,16 @@ fn firings(schedule: &str, zone: &str, start: Timestamp) -> Vec<Timestamp> {
 }
 
 #[test]
-fn in_a_year_each_firing_has_exactly_one_run() {
+fn each_firing_of_a_year_has_exactly_one_run() {
     let start = at("2026-01-01T00:00:30Z");
     for (schedule, zone, count) in [
-        // Every six hours of the clock, whose days have 23 and 25 hours once.
+        // Every six hours of wall-clock time; one day has 23 hours and one has 25.
         ("0 */6 * * *", "America/New_York", 1460),
-        // Once in the gap, twice in the overlap.
+        // A time in the spring gap fires zero times, one in the autumn overlap fires twice.
         ("30 2 * * *", "Europe/Berlin", 365),
         ("30 1 * * *", "America/New_York", 366),
         ("30 2 * * *", "America/New_York", 364),
-        // The missing midnight of a day in April.
+        // Midnight is missing on one day in April.
         ("0 0 * * *", "Africa/Cairo", 364),
         ("0 12 * * 5", "Africa/Cairo", 51),
         ("15 10 29 2 *", "UTC", 0),
@@ -448,14 +457,14 @@ fn in_a_year_each_firing_has_exactly_one_run() {
         assert_eq!(runs, firings(schedule, zone, start), "{schedule} in {zone}");
         assert_eq!(runs.len(), count, "{schedule} in {zone}");
     }
-    // Each Job runs until the next one replaces it.
+    // Each Job is active until the next one replaces it.
     let (schedule, zone) = ("30 1 * * *", "America/New_York");
     assert_eq!(year(schedule, zone, "Replace", i64::from(i32::MAX), start), firings(schedule, zone, start));
 }
 
 proptest! {
     #[test]
-    fn what_every_plan_keeps(
+    fn invariants_of_every_plan(
         mut jobs in jobs(), manual in manual_jobs(), recorded in prop::collection::btree_set(0usize..6, 0..6), policy in prop::sample::select(vec!["Allow", "Forbid", "Replace"]),
         suspend in any::<bool>(), deleting in any::<bool>(), limit in prop::option::of(0i64..3), deadline in prop::option::of(0i64..400),
         last in prop::option::of(0u32..8),
@@ -481,7 +490,7 @@ proptest! {
             plan.steps.iter().filter_map(|s| if let Step::Create { scheduled, .. } = s { Some(scheduled) } else { None }).collect();
         prop_assert!(starts.len() <= 1, "one sync starts at most one Job");
         let last_run = starts.first().copied().copied().or(snapshot.cron.status.last_schedule_time);
-        prop_assert!(plan.status.last_schedule_time <= last_run, "no Job made by hand is a run");
+        prop_assert!(plan.status.last_schedule_time <= last_run, "a manually created Job is not a run");
         prop_assert!(plan.status.active.iter().all(|reference| !by_hand.contains(&reference.uid)));
         let replaces_by_hand = plan.steps.iter().any(
             |s| matches!(s, Step::Delete { uid, reason: Reason::Replaced, .. } if by_hand.contains(uid))
@@ -490,7 +499,7 @@ proptest! {
         let ended = |uid: &Uid| snapshot.jobs.iter().any(|job| job.metadata.uid == *uid && job.end().is_some());
         for step in &plan.steps {
             if let Step::Delete { uid, reason: Reason::History, .. } = step {
-                prop_assert!(ended(uid), "only what has ended is history");
+                prop_assert!(ended(uid), "only finished Jobs are deleted as history");
             }
         }
         prop_assert!(plan.status.active.iter().all(|reference| !ended(&reference.uid)));

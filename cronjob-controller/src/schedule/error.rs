@@ -1,6 +1,6 @@
-//! The error of a schedule that cannot be read.
+//! The error of parsing a schedule.
 
-/// Why a schedule cannot be read, in the words of upstream's parser.
+/// Why a schedule cannot be parsed, in the words of upstream's parser.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(pub(super) String);

@@ -1,10 +1,12 @@
-//! The wall-clock times that the five fields of a schedule allow, held by the crate `cron`.
+//! The wall-clock times that the five fields of a schedule allow, represented by the crate `cron`.
 //!
-//! Each field arrives as the set of its values and is written out as a list of numbers, which means the same in every dialect. Three differences remain, and are settled here:
+//! Each field arrives as a set of values and is formatted as a list of numbers, which means the same in every dialect. This
+//! module handles the three remaining differences:
 //!
-//! - A rule of the crate demands both day fields. A schedule that restricts both of them demands one: it has two rules.
-//! - The crate counts the days of the week from 1.
-//! - The crate has no empty list. A rule with an empty field never fires, and is left out.
+//! - A rule of the crate requires both day fields to match. If a schedule restricts both day fields, one match is enough, so the
+//!   schedule becomes two rules.
+//! - The crate counts days of the week from 1.
+//! - The crate has no empty list. A rule with an empty field never fires and is left out.
 
 use chrono::{Datelike as _, NaiveDate, NaiveDateTime, TimeDelta};
 use cron::{Schedule as Rule, TimeUnitSpec as _};
@@ -18,16 +20,16 @@ pub(super) struct Sets {
     pub(super) hours: u64,
     pub(super) days_of_month: u64,
     pub(super) months: u64,
-    /// Sunday is 0.
+    /// Days of the week, counted from Sunday as 0.
     pub(super) days_of_week: u64,
-    /// Whether one of the day fields is unrestricted, so that a date has to be in both of them.
+    /// Whether at least one day field is unrestricted, so that a date has to match both fields.
     pub(super) any_day: bool,
 }
 
 /// The wall-clock times at which a schedule fires.
 #[derive(Clone, Debug)]
 pub struct Fields {
-    /// A time is allowed if one of the rules allows it. All of them have the same minutes, hours and months.
+    /// A time is allowed if one of the rules allows it. All rules have equal minutes, hours and months.
     rules: Vec<Rule>,
 }
 
@@ -62,7 +64,7 @@ impl Fields {
         Ok(Self { rules })
     }
 
-    /// Whether no wall-clock time is allowed because a field is empty.
+    /// Returns whether no time is allowed, because a field is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -84,14 +86,14 @@ impl Fields {
         self.rules.first().is_some_and(|rule| rule.minutes().includes(minute))
     }
 
-    /// The first allowed wall-clock time at or after `from`, between the years 1970 and 2100.
+    /// Returns the first allowed wall-clock time at or after `from`, between the years 1970 and 2100.
     pub(super) fn next_wall(&self, from: NaiveDateTime) -> Option<NaiveDateTime> {
         let before = from.checked_sub_signed(TimeDelta::seconds(1))?.and_utc();
         self.rules.iter().filter_map(|rule| rule.after(&before).next()).min().map(|time| time.naive_utc())
     }
 }
 
-/// The values of a set, each with `offset` added.
+/// Formats the values of a set as a list, each with `offset` added.
 fn list(set: u64, offset: u32) -> String {
     let values: Vec<String> =
         (0..u64::BITS).filter(|value| set & (1 << value) != 0).map(|value| (value + offset).to_string()).collect();

@@ -1,34 +1,34 @@
-//! The next instant at which fields in a time zone fire, as robfig/cron finds it.
+//! Computes the next instant at which fields in a time zone fire, as robfig/cron does.
 //!
-//! As long as clocks do not change, that is the next allowed wall-clock time. Where they do, the result depends on the way
-//! robfig/cron searches: it walks by months, days, hours and minutes, by the calendar or by the clock, and starts over when it
-//! wraps. Times in a spring gap do not fire, times in an autumn overlap fire twice, and around a midnight that does not exist,
-//! or where clocks change by half an hour, days are lost or gained. All of that is kept.
+//! Without clock changes this is the next allowed wall-clock time. Around clock changes, the result depends on the search of
+//! robfig/cron, which steps through months, days, hours and minutes, by the calendar or by the clock, and restarts when a unit
+//! wraps. Times in a spring gap do not fire, and times in an autumn overlap fire twice. Around a missing midnight, or a clock
+//! change of half an hour, days are skipped or repeated. This module reproduces all of that.
 
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike as _};
 
 use super::{fields::Fields, zone::Zone};
 
-/// How many calendar years the search goes ahead.
+/// Maximum number of calendar years that the search covers.
 const HORIZON: i32 = 5;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
-/// Clocks of a zone never change twice within this time, at least not from 1970 on.
+/// The clocks of a zone never change twice within this time, in seconds, from 1970 on.
 pub(super) const BETWEEN_CHANGES: i64 = 5 * DAY;
-/// How far around a time changes of clocks matter to the search for it.
+/// How far around a time, in seconds, clock changes affect the search for it.
 const MARGIN: i64 = 2 * DAY;
-/// The years from which a search stays within those that the crate `cron` knows.
+/// Years in which a search can start and stay within the years that the crate `cron` supports.
 const YEARS: std::ops::Range<i32> = 1971..2095;
 
-/// An instant, in Unix seconds, and the time that clocks show then.
+/// An instant in Unix seconds, with the wall-clock time at that instant.
 #[derive(Clone, Copy)]
 struct Moment {
     at: i64,
     wall: NaiveDateTime,
 }
 
-/// The first Unix second after `after` at which the fields fire; nothing if there is none within five years.
+/// Returns the first Unix second after `after` at which the fields fire; `None` if there is none within five years.
 pub(super) fn next(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
     if fields.is_empty() {
         return None;
@@ -41,20 +41,20 @@ pub(super) fn next(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
     }
 }
 
-/// The next allowed wall-clock time as an instant, if clocks do not change on the way to it.
+/// Returns the next allowed wall-clock time as an instant, if no clock change is near the way to it.
 fn next_in_steady_time(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
     if !YEARS.contains(&start.wall.year()) {
         return None;
     }
     let wall = fields.next_wall(start.wall).filter(|wall| wall.year() <= start.wall.year() + HORIZON)?;
     let next = start.at + (wall - start.wall).num_seconds();
-    // The walk begins with the month of its start where that is not allowed.
+    // If the month of the start is not allowed, the walk begins at the first day of that month.
     let first_day = if fields.allows_month(start.wall.month()) { start.wall.day() } else { 1 };
     let begin = start.at - i64::from(start.wall.day() - first_day) * DAY;
     clock.is_steady(begin - MARGIN, next + MARGIN).then_some(next)
 }
 
-/// The result of the walk alone.
+/// Returns the result of [`walk`] without the shortcut.
 #[cfg(test)]
 pub(super) fn next_by_walk(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
     let clock = Clock(zone);
@@ -66,7 +66,7 @@ pub(super) fn next_by_walk(fields: &Fields, zone: &Zone, after: i64) -> Option<i
 fn walk(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
     let mut t = start;
     let limit = t.wall.year() + HORIZON;
-    // Whether the search has left its start. From then on it is at the beginning of each unit it walks by.
+    // Whether the search has left its start. From then on, each step lands at the beginning of its unit.
     let mut touched = false;
     'wrap: loop {
         if t.wall.year() > limit {
@@ -86,7 +86,7 @@ fn walk(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
                 t = clock.date(t.wall.date(), NaiveTime::MIN)?;
             }
             t = clock.date(t.wall.date().succ_opt()?, t.wall.time())?;
-            // Midnight does not exist on this day.
+            // The hour is not 0 if midnight does not exist on this day.
             let hour = i64::from(t.wall.hour());
             if hour > 12 {
                 t = clock.at(t.at + (24 - hour) * HOUR)?;
@@ -126,23 +126,23 @@ fn walk(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
     }
 }
 
-/// The same day one month later, as Go counts: a day that the month does not have is one of the month after.
+/// Returns the same day one month later, as Go counts: a day beyond the end of that month continues into the month after it.
 fn next_month(date: NaiveDate) -> Option<NaiveDate> {
     let first = date.with_day(1)?.checked_add_months(chrono::Months::new(1))?;
     first.checked_add_days(Days::new(u64::from(date.day() - 1)))
 }
 
-/// The clocks of a zone.
+/// Conversions between instants and the wall-clock times of a zone.
 struct Clock<'a>(&'a Zone);
 
 impl Clock<'_> {
-    /// What clocks show at an instant.
+    /// Returns the wall-clock time at an instant.
     fn at(&self, at: i64) -> Option<Moment> {
         let shown = at.checked_add(self.0.offset_at(at)?)?;
         Some(Moment { at, wall: DateTime::from_timestamp(shown, 0)?.naive_utc() })
     }
 
-    /// The instant at which clocks show a time. For a time that does not exist, or exists twice, it is the one Go chooses.
+    /// Returns the instant of a wall-clock time. For a time that does not exist, or exists twice, the result is that of Go.
     fn date(&self, date: NaiveDate, time: NaiveTime) -> Option<Moment> {
         let utc = date.and_time(time).and_utc().timestamp();
         let at = match self.0.offset_at(utc)? {
@@ -152,7 +152,7 @@ impl Clock<'_> {
         self.at(at)
     }
 
-    /// Whether clocks do not change between two instants.
+    /// Returns whether no clock change lies between two instants.
     fn is_steady(&self, from: i64, to: i64) -> bool {
         let offset = self.0.offset_at(from);
         let mut at = from;

@@ -1,4 +1,4 @@
-//! Reading a schedule. Errors come in upstream's order and words, since they end up in Events.
+//! Parses schedules. The errors have upstream's order and wording, because they appear in Events.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
     zone::Zone,
 };
 
-/// One of the five fields.
+/// Range and names of one of the five fields.
 struct Field {
     least: u64,
     most: u64,
@@ -29,9 +29,9 @@ const MONTH: Field = Field {
 const DAY_OF_WEEK: Field = Field { least: 0, most: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 impl Schedule {
-    /// Reads a schedule.
+    /// Parses a schedule.
     ///
-    /// A prefix `TZ=...` names the time zone; without one the schedule is in the zone of the process.
+    /// A prefix `TZ=...` or `CRON_TZ=...` names the time zone; without a prefix, the zone of the process applies.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         if text.is_empty() {
             return Err(ParseError::new("empty spec string"));
@@ -39,7 +39,7 @@ impl Schedule {
         let mut rest = text;
         let mut zone = None;
         if let Some(prefixed) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
-            // Upstream's parser panics without a blank, and its callers make an error of it.
+            // Without a blank, upstream's parser panics, and its callers turn the panic into this error.
             let Some((name, fields)) = prefixed.split_once(' ') else {
                 return Err(ParseError::new("invalid schedule format: runtime error: slice bounds out of range [:-1]"));
             };
@@ -56,7 +56,7 @@ impl Schedule {
             let found = parts.len();
             return Err(ParseError(format!("expected exactly 5 fields, found {found}: [{}]", parts.join(" "))));
         };
-        // Fields are read from left to right: the first error counts.
+        // Fields are parsed from left to right, so that the first error is reported.
         let minute = field(minute, &MINUTE)?;
         let hour = field(hour, &HOUR)?;
         let day_of_month = field(day_of_month, &DAY_OF_MONTH)?;
@@ -95,7 +95,7 @@ fn descriptor(text: &str, zone: Option<Zone>) -> Result<Schedule, ParseError> {
     Ok(schedule)
 }
 
-/// At least a second, in whole seconds.
+/// Parses the duration of `@every`, rounded down to whole seconds and at least one.
 fn every(text: &str) -> Result<Schedule, String> {
     let (sign, unsigned) = text.split_at(usize::from(text.starts_with(['-', '+'])));
     let duration = duration::parse(unsigned).map_err(|_| duration_error(text, unsigned))?;
@@ -103,7 +103,7 @@ fn every(text: &str) -> Result<Schedule, String> {
     Ok(Schedule::Every(Duration::from_secs(seconds.max(1))))
 }
 
-/// What Go says of a text that is no duration.
+/// Returns the error message of Go for a malformed duration.
 fn duration_error(text: &str, unsigned: &str) -> String {
     let invalid = format!("time: invalid duration {text:?}");
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
@@ -123,7 +123,7 @@ fn duration_error(text: &str, unsigned: &str) -> String {
     invalid
 }
 
-/// The values that a field, or an item of one, allows.
+/// The values that a field, or one item of its list, allows.
 #[derive(Clone, Copy, Default)]
 struct Allowed {
     /// Bit `n` is set if the value `n` is allowed.
@@ -142,7 +142,7 @@ fn field(text: &str, field: &Field) -> Result<Allowed, ParseError> {
     Ok(allowed)
 }
 
-/// `low[-high][/step]`.
+/// Parses `low[-high][/step]`.
 fn range(item: &str, field: &Field) -> Result<Allowed, ParseError> {
     let parts: Vec<&str> = item.split('/').collect();
     let bounds: Vec<&str> = parts[0].split('-').collect();
@@ -161,7 +161,7 @@ fn range(item: &str, field: &Field) -> Result<Allowed, ParseError> {
         [_] => 1,
         [_, step] => {
             let step = number(step)?;
-            // `low/step` goes on to the end.
+            // `low/step` continues to the maximum.
             if bounds.len() == 1 {
                 high = field.most;
             }
@@ -187,10 +187,10 @@ fn range(item: &str, field: &Field) -> Result<Allowed, ParseError> {
     Ok(Allowed { values, is_star: everything && step == 1 })
 }
 
-/// A number, or one of the names of a field.
+/// Parses a number, or one of the names of a field.
 fn value(text: &str, names: &[&str]) -> Result<u64, ParseError> {
     if let Some(at) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
-        // Months count from 1, days of the week from 0.
+        // Months are counted from 1, days of the week from 0.
         return Ok(at as u64 + u64::from(names.len() == 12));
     }
     number(text)

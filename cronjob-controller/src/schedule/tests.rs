@@ -13,31 +13,31 @@ thread_local! {
     static LOOKUPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts a lookup of an offset: the step that the search for a firing consists of.
+/// Counts a lookup of an offset; the cost of a search is measured by their number.
 pub(super) fn count_lookup() {
     LOOKUPS.set(LOOKUPS.get() + 1);
 }
 
-/// The number of lookups that `work` makes.
+/// Returns the result of `work` and the number of its lookups.
 fn lookups<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = LOOKUPS.get();
     let result = work();
     (result, LOOKUPS.get() - before)
 }
 
-/// What the library that upstream uses says.
+/// Firing times and errors that robfig/cron, the library of upstream, computed.
 const VECTORS: &str = include_str!("../../testdata/firing-times.jsonl");
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// As a CronJob's schedule and time zone are put together.
+/// Parses a schedule in a time zone in the way the controller does.
 fn parse(schedule: &str, zone: &str) -> Result<Schedule, ParseError> {
     if zone.is_empty() { Schedule::parse(schedule) } else { Schedule::parse(&format!("TZ={zone} {schedule}")) }
 }
 
-/// The same schedule, in the rules of the binary instead of the system's.
+/// Returns the same schedule with the zone rules of the binary instead of those of the system.
 fn with_bundled_zone(schedule: Schedule, name: &str) -> Schedule {
     match schedule {
         Schedule::Fields { fields, .. } if !matches!(name, "" | "Local") => {
@@ -48,7 +48,7 @@ fn with_bundled_zone(schedule: Schedule, name: &str) -> Schedule {
 }
 
 #[test]
-fn times_and_errors_are_those_of_the_library_upstream_uses() {
+fn times_and_errors_equal_those_of_robfig_cron() {
     let mut compared = 0;
     for line in VECTORS.lines() {
         let vector: Value = serde_json::from_str(line).unwrap();
@@ -72,13 +72,14 @@ fn times_and_errors_are_those_of_the_library_upstream_uses() {
     assert_eq!(compared, 1123);
 }
 
-/// Firing times around changes of clocks, computed with robfig/cron.
+/// Firing times around clock changes, computed with robfig/cron.
 ///
-/// The rows are complete if each kind of change has them: see [`every_kind_of_clock_change_has_firing_times_to_compare_with`].
+/// The rows are complete if they cover each kind of change, which [`every_kind_of_clock_change_has_firing_times_to_compare_with`]
+/// checks.
 const CLOCK_CHANGES: &str = include_str!("../../testdata/clock-changes.txt");
 
 #[test]
-fn times_around_clock_changes_are_those_of_the_library_upstream_uses() {
+fn times_around_clock_changes_equal_those_of_robfig_cron() {
     let mut compared = 0;
     for line in CLOCK_CHANGES.lines().filter(|line| !line.starts_with('#')) {
         let [zone, text, after, firings] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
@@ -98,21 +99,21 @@ fn times_around_clock_changes_are_those_of_the_library_upstream_uses() {
     assert!(compared > 1000, "{compared}");
 }
 
-/// A kind of clock change: by how many seconds clocks are put forward, and the second of the day that they show when it happens.
+/// A kind of clock change: how many seconds clocks are put forward, and the second of the day that they show at the change.
 ///
-/// The search of robfig/cron knows nothing else of a change, apart from its date, so that two changes of one kind lead it the same
-/// way: it begins days at the time of day that clocks show, and counts hours and minutes from there.
+/// Apart from the date of a change, the search of robfig/cron depends only on these two numbers: it begins days at the time of
+/// day that clocks show, and counts hours and minutes from there. Two changes of the same kind therefore have the same effect.
 type Kind = (i64, i64);
 
-/// The year from which changes matter. A search begins when a CronJob was created or last fired.
+/// The time from which clock changes matter. A search begins at the creation or the last run of a CronJob.
 const KINDS_FROM: &str = "2024-01-01T00:00:00Z";
 
-/// The changes of clocks between two Unix seconds, each with the first second after it.
+/// Returns the clock changes between two Unix seconds, each with the first second after it.
 fn clock_changes(zone: &Zone, from: i64, until: i64) -> Vec<(i64, Kind)> {
     const DAY: i64 = 86_400;
     let offset = |at: i64| zone.offset_at(at).unwrap();
     let mut changes = Vec::new();
-    // Clocks do not change twice within days.
+    // Clocks do not change twice within a day.
     for start in (from..until).step_by(DAY as usize) {
         let (mut before, mut after) = (start, until.min(start + DAY));
         let (old, new) = (offset(before), offset(after));
@@ -128,16 +129,16 @@ fn clock_changes(zone: &Zone, from: i64, until: i64) -> Vec<(i64, Kind)> {
     changes
 }
 
-/// The kinds of the changes of a zone that rules foresee.
+/// Returns the kinds of the clock changes that the rules of a zone contain.
 fn kinds(zone: &Zone) -> BTreeSet<Kind> {
     let (from, until) = (at(KINDS_FROM).as_second(), at("2100-01-01T00:00:00Z").as_second());
     clock_changes(zone, from, until).into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// Makes the table of firing times complete: what its rows hold for one change of a kind, they hold for all.
+/// Checks that the table of firing times is complete. One row for each kind of change is enough.
 #[test]
 fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
-    // A row about a change begins not more than two months before it: early enough to walk by months.
+    // A row belongs to a change if it starts at most two months before the change, which is early enough to step by months.
     const AHEAD: i64 = 62 * 86_400;
     let mut held: BTreeMap<Kind, BTreeSet<&str>> = BTreeMap::new();
     for line in CLOCK_CHANGES.lines().filter(|line| !line.starts_with('#')) {
@@ -161,7 +162,7 @@ fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
             there.entry(kind).or_insert(zone.name());
         }
     }
-    assert_eq!(there.len(), 18, "the table says how many there are: {there:?}");
+    assert_eq!(there.len(), 18, "the rules of the binary have another number of kinds: {there:?}");
     for (kind, zone) in there {
         let held = held.get(&kind).into_iter().flatten().copied().collect::<Vec<_>>();
         assert_eq!(held, ["days", "hours", "minutes", "months"], "{kind:?}, as in {zone}");
@@ -183,7 +184,7 @@ fn the_zones_of_the_properties_have_every_kind_of_clock_change() {
 }
 
 #[test]
-fn zones_of_old_names_are_known_without_the_rules_of_the_system() {
+fn legacy_zone_names_are_known_without_the_rules_of_the_system() {
     for (name, offset) in [("US/Eastern", -5), ("EST5EDT", -5), ("Etc/GMT+5", -5), ("Asia/Calcutta", 5), ("GB", 0)] {
         let zone = Zone::bundled(name).unwrap();
         assert_eq!(zone.offset_at(1_772_323_200).unwrap() / 3600, offset, "{name}");
@@ -194,7 +195,7 @@ fn zones_of_old_names_are_known_without_the_rules_of_the_system() {
     }
 }
 
-/// What `next` relies on to tell from a few offsets that clocks do not change in between.
+/// The module `next` relies on this to conclude from a few offsets that clocks do not change in between.
 #[test]
 fn clocks_of_a_zone_do_not_change_twice_within_days() {
     const DAY: i64 = 86_400;
@@ -229,7 +230,7 @@ fn clocks_of_a_zone_do_not_change_twice_within_days() {
     }
 }
 
-/// Fields as sets of values, for the evaluator that the search is compared with.
+/// Fields as sets of values, evaluated minute by minute as a reference for the search.
 #[derive(Clone, Debug)]
 struct Wanted {
     minutes: Vec<u32>,
@@ -260,7 +261,7 @@ impl Wanted {
             && if is_either { day || weekday } else { day && weekday }
     }
 
-    /// The first minute after `after` at which clocks show an allowed time, minute by minute.
+    /// Returns the first minute after `after` at which clocks show an allowed time.
     fn next(&self, zone: &Zone, after: i64, until: i64) -> Option<i64> {
         let first = (after.div_euclid(60) + 1) * 60;
         (first..until).step_by(60).find(|minute| {
@@ -280,11 +281,11 @@ prop_compose! {
     }
 }
 
-/// Clocks change by an hour, and not at midnight: every instant at which they show an allowed time is a firing.
+/// Clocks change by one hour, and not at midnight, so that every instant with an allowed wall-clock time is a firing.
 const PLAIN_ZONES: &[&str] =
     &["UTC", "America/New_York", "Europe/Berlin", "Europe/London", "Asia/Kolkata", "Australia/Sydney", "Asia/Tokyo"];
-/// Clocks change at or over midnight, by more or less than an hour, or at another time of day than those of [`PLAIN_ZONES`].
-/// Kathmandu's changed at midnight and by a part of an hour, once: when 1986 began.
+/// Clocks change at or across midnight, by more or less than an hour, or at another time of day than in [`PLAIN_ZONES`]. In
+/// Kathmandu they changed at midnight by a part of an hour once, at the start of 1986.
 const ODD_ZONES: &[&str] = &[
     "Africa/Cairo",
     "Asia/Beirut",
@@ -306,7 +307,7 @@ const ODD_ZONES: &[&str] = &[
     "Pacific/Easter",
 ];
 
-/// A second between 1975 and 2090, or one within days of a clock change of the zone.
+/// Returns a second between 1975 and 2090; with `near`, one within days of a clock change of the zone.
 fn instant(zone: &Zone, year: i64, near: bool) -> i64 {
     const DAY: i64 = 86_400;
     let start = year * 31_556_952 + 157_766_400;
@@ -318,7 +319,7 @@ fn instant(zone: &Zone, year: i64, near: bool) -> i64 {
 }
 
 #[test]
-fn what_durations_and_zones_are_not_is_said_in_upstreams_words() {
+fn malformed_durations_and_zones_have_upstreams_errors() {
     for (text, error) in [
         ("@every 1d", r#"failed to parse duration @every 1d: time: unknown unit "d" in duration "1d""#),
         ("@every 5", r#"failed to parse duration @every 5: time: missing unit in duration "5""#),
@@ -348,13 +349,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_next_firing_is_the_first_minute_whose_wall_clock_time_is_allowed(
+    fn the_next_firing_is_the_first_minute_with_an_allowed_time(
         wanted in wanted(), zone in prop::sample::select(PLAIN_ZONES), year in 0i64..115, near in any::<bool>(),
         seconds in 0i64..3_000_000,
     ) {
         let zone = Zone::bundled(zone).unwrap();
         let after = instant(&zone, year, near) + seconds;
-        // 40 days hold every date but for months that are left out.
+        // A window of 40 days contains every day of the month, except in months that are not allowed.
         let until = after + 40 * 86_400;
         let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
         let found = next::next(&fields, &zone, after);
@@ -363,13 +364,13 @@ proptest! {
     }
 
     #[test]
-    fn the_odd_days_of_a_zone_are_those_of_its_clock_changes(
+    fn without_clock_changes_odd_zones_fire_at_allowed_times(
         wanted in wanted(), zone in prop::sample::select(ODD_ZONES), year in 0i64..115, seconds in 0i64..3_000_000,
     ) {
         let zone = Zone::bundled(zone).unwrap();
         let after = instant(&zone, year, false) + seconds;
         let until = after + 20 * 86_400;
-        // The search begins with the month.
+        // The search begins with the month of the start.
         let changes = (after - 33 * 86_400..until + 86_400).step_by(86_400)
             .any(|at| zone.offset_at(at) != zone.offset_at(after));
         prop_assume!(!changes);
@@ -378,9 +379,9 @@ proptest! {
         prop_assert_eq!(found.filter(|found| *found < until), wanted.next(&zone, after, until));
     }
 
-    /// The short cut through the crate `cron` never differs from the search of robfig/cron.
+    /// The shortcut through the crate `cron` never differs from the search of robfig/cron.
     #[test]
-    fn the_crate_and_the_walk_agree(
+    fn the_shortcut_and_the_walk_agree(
         wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()), year in 0i64..115,
         near in any::<bool>(), seconds in 0i64..3_000_000,
     ) {
@@ -395,7 +396,7 @@ proptest! {
         }
     }
 
-    /// Whatever the text and the times are, few offsets are looked up.
+    /// A search looks up few offsets, for any schedule and any times.
     #[test]
     fn a_search_takes_few_steps(
         wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()),
@@ -423,13 +424,13 @@ fn the_latest_of_millions_of_missed_firings_takes_few_steps() {
         let schedule = parse(text, "UTC").unwrap();
         let (found, steps) = lookups(|| schedule.latest(Timestamp::UNIX_EPOCH, at("2026-03-01T00:05:30Z")));
         assert_eq!(found, Some(at(latest)), "{text}");
-        // The search halves 56 years of seconds: 31 times.
+        // The search halves 56 years of seconds 31 times.
         assert!(steps < 20_000, "{text}: {steps}");
     }
 }
 
 #[test]
-fn a_schedule_of_a_megabyte_is_read() {
+fn a_schedule_of_a_megabyte_is_parsed() {
     let minutes = "*/5,".repeat(250_000);
     let schedule = Schedule::parse(&format!("TZ=UTC {minutes} * * * *")).unwrap();
     assert_eq!(schedule.next(at("2026-03-01T00:01:00Z")), Some(at("2026-03-01T00:05:00Z")));
@@ -440,13 +441,13 @@ fn a_schedule_of_a_megabyte_is_read() {
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_parser(text in "[ -~]{0,24}") {
+    fn the_parser_never_panics(text in "[ -~]{0,24}") {
         let _ = Schedule::parse(&text);
     }
 
-    /// What walking from one firing to the next finds, a search has to find as well.
+    /// The search finds the same firing as stepping from one firing to the next.
     #[test]
-    fn the_latest_firing_is_the_last_of_a_walk(
+    fn the_latest_firing_is_the_last_one_of_a_walk(
         schedule in prop::sample::select(vec![
             "* * * * *", "*/7 3-5 * * *", "0 9 * * 1-5", "30 6-16/4 * * 1-5", "0 0 1,15 * *", "15 10 29 2 *",
             "0 0 */2 * 1", "@every 7m", "@every 36h", "5,6,50 0,23 * * 0",

@@ -1,4 +1,4 @@
-//! What is kept of Jobs that have ended, and what is recorded of those that run.
+//! Deletion of finished Jobs, and the record of active ones.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn five_ended() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_that_ended_go_by_how_they_ended() {
+async fn the_oldest_complete_and_failed_jobs_are_deleted() {
     let world = five_ended().await;
     let jobs = world.sandbox.list(JOBS, Some(NS)).await.unwrap();
     let kept: Vec<&str> = jobs.iter().map(|job| job["metadata"]["name"].as_str().unwrap()).collect();
@@ -34,9 +34,9 @@ async fn the_oldest_that_ended_go_by_how_they_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_job_that_a_user_takes_away_is_kept_although_the_cache_lags() {
+async fn a_finished_job_released_by_a_user_is_kept_although_the_cache_is_stale() {
     let world = five_ended().await;
-    // The next Job that completes makes the oldest one surplus, and the user is faster than the watch.
+    // The next complete Job makes the oldest one surplus, and the user changes that one before the watch shows it.
     world.sandbox.faults().delay_watch(ME, "jobs", Duration::from_secs(20));
     world.end("tick-29538750", "Complete").await;
     world.wait(5).await;
@@ -48,7 +48,7 @@ async fn a_finished_job_that_a_user_takes_away_is_kept_although_the_cache_lags()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_vanished_is_struck_off_after_a_live_look() {
+async fn a_missing_job_leaves_the_status_after_a_live_read() {
     let world = World::new().await;
     world.apply(tick("*/5 * * * *")).await;
     world.wait(190).await;
@@ -58,11 +58,11 @@ async fn a_job_that_vanished_is_struck_off_after_a_live_look() {
     assert_eq!(world.event("Normal MissingJob Active job went missing: tick-29538725").await, 1);
     assert_eq!(world.asked("get", JOBS), 1);
     world.wait(60).await;
-    assert_eq!(world.runs().await, Vec::<String>::new(), "a run is started once");
+    assert_eq!(world.runs().await, Vec::<String>::new(), "the run is not started again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_nobody_recorded_is_told_of_and_not_taken_over() {
+async fn an_unrecorded_manual_job_is_reported_and_not_recorded() {
     let world = World::new().await;
     let cron = world.apply(tick("0 0 1 1 *")).await;
     let spec = cron["spec"]["jobTemplate"]["spec"].clone();
@@ -77,11 +77,11 @@ async fn a_job_nobody_recorded_is_told_of_and_not_taken_over() {
     let event = "Warning UnexpectedJob Saw a job that the controller did not create or forgot: mine";
     assert_eq!(world.event(event).await, 1);
     assert_eq!(world.active().await, Vec::<String>::new());
-    assert!(world.asked("get", CRONS) >= 1, "it is looked live first");
+    assert!(world.asked("get", CRONS) >= 1, "the CronJob is read live first");
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_of_a_namesake_are_nobodys_business() {
+async fn jobs_of_an_earlier_cron_job_of_the_same_name_are_left_alone() {
     let world = five_ended().await;
     world.sandbox.delete(CRONS, Some(NS), "tick").await.unwrap();
     world.sandbox.requests().clear();
@@ -89,12 +89,12 @@ async fn jobs_of_a_namesake_are_nobodys_business() {
     object["spec"]["successfulJobsHistoryLimit"] = json!(0);
     world.apply(object).await;
     world.wait(60).await;
-    assert_eq!(world.asked("delete", JOBS), 0, "they are of the one before, which had the same name");
+    assert_eq!(world.asked("delete", JOBS), 0, "the Jobs belong to an earlier CronJob of the same name");
     assert_eq!(world.event("Warning UnexpectedJob").await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_at_rest_is_left_alone() {
+async fn a_settled_cron_job_gets_no_writes() {
     let world = World::new().await;
     world.apply(tick("0 0 1 1 *")).await;
     world.wait(5).await;

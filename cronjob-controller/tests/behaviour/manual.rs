@@ -1,10 +1,10 @@
-//! Jobs that users make from a CronJob by hand, and names that two runs would share.
+//! Jobs that users create manually from a CronJob, and names that two runs would share.
 
 use serde_json::{Value, json};
 
 use crate::world::{CRONS, JOBS, NS, World, tick};
 
-/// `kubectl create job --from=cronjob/tick <name>`.
+/// Creates a Job as `kubectl create job --from=cronjob/tick <name>` does.
 async fn create_by_hand(world: &World, name: &str) {
     let cron = world.sandbox.get(CRONS, Some(NS), "tick").await.unwrap();
     let template = &cron["spec"]["jobTemplate"];
@@ -22,7 +22,7 @@ async fn by_hand(policy: &str, names: &[&str]) -> World {
     let world = World::new().await;
     let mut object = tick("*/5 * * * *");
     object["spec"]["concurrencyPolicy"] = json!(policy);
-    // The template of a Job that was copied once.
+    // The template was copied from a Job that the controller had created.
     object["spec"]["jobTemplate"]["metadata"]["annotations"] =
         json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-03-01T00:05:00Z"});
     world.apply(object).await;
@@ -35,7 +35,7 @@ async fn by_hand(policy: &str, names: &[&str]) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_made_by_hand_leave_schedule_and_status_alone_whatever_their_names() {
+async fn manually_created_jobs_do_not_affect_schedule_and_status() {
     for policy in ["Allow", "Forbid", "Replace"] {
         let names = ["tick-1", "tick-29538720", "tick-29538721", "tick-29539999", "tick-x", "x-1"];
         let world = by_hand(policy, &names).await;
@@ -58,24 +58,28 @@ async fn jobs_made_by_hand_leave_schedule_and_status_alone_whatever_their_names(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_made_by_hand_under_the_name_of_a_run_costs_that_run_and_no_more() {
+async fn a_manually_created_job_with_the_name_of_a_run_costs_only_that_run() {
     let world = by_hand("Allow", &["tick-29538725"]).await;
     world.wait(125).await;
     let status = world.status().await;
-    assert_eq!((&status["active"], &status["lastScheduleTime"]), (&Value::Null, &Value::Null), "it is no run");
+    assert_eq!(
+        (&status["active"], &status["lastScheduleTime"]),
+        (&Value::Null, &Value::Null),
+        "the manually created Job is not a run"
+    );
     world.wait(300).await;
     assert_eq!(world.active().await, ["tick-29538730"]);
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:10:00Z");
-    let taken = "Warning FailedCreate Error creating job: the name tick-29538725 is taken by a Job that is no run of this CronJob";
-    assert_eq!(world.event(taken).await, 1, "the run that is lost is reported");
-    assert!(world.asked("create", JOBS) <= 3, "the name is not tried again and again");
+    let taken = "Warning FailedCreate Error creating job: the name tick-29538725 is taken by a Job that is not a run of this CronJob";
+    assert_eq!(world.event(taken).await, 1, "the skipped run is reported");
+    assert!(world.asked("create", JOBS) <= 3, "the creation is not repeated");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interval_of_less_than_a_minute_has_one_job_a_minute() {
+async fn an_interval_below_a_minute_starts_one_job_per_minute() {
     let world = World::new().await;
     world.apply(tick("@every 45s")).await;
-    // From 00:02:00: 00:02:45, 00:03:30, 00:04:15, and 00:05:00. The one at 00:05:45 has the name of the one before.
+    // Firings: 00:02:45, 00:03:30, 00:04:15, 00:05:00 and 00:05:45. The last one has the same Job name as the one before.
     world.wait(170).await;
     world.end("tick-29538722", "Complete").await;
     world.wait(20).await;
@@ -92,7 +96,7 @@ async fn an_interval_of_less_than_a_minute_has_one_job_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interval_keeps_its_phase_when_the_record_of_a_run_was_lost() {
+async fn an_interval_keeps_its_phase_after_a_lost_status_write() {
     use sandbox::{Action, Rule};
 
     let mut world = World::new().await;
@@ -105,7 +109,7 @@ async fn an_interval_keeps_its_phase_when_the_record_of_a_run_was_lost() {
     world.sandbox.faults().clear();
     world.start();
     world.wait(5).await;
-    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:20Z", "to the second");
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:20Z", "the recorded time keeps its seconds");
     world.wait(200).await;
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:08:40Z");
 }

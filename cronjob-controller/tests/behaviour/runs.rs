@@ -1,15 +1,15 @@
-//! What is started, and when.
+//! The Jobs that are started, and the times of their start.
 
 use serde_json::json;
 
 use crate::world::{CRONS, JOBS, NS, World, tick};
 
 #[tokio::test(start_paused = true)]
-async fn a_job_is_started_at_each_time_with_what_the_template_says() {
+async fn a_job_is_created_from_the_template_at_each_scheduled_time() {
     let world = World::new().await;
     world.apply(tick("*/5 * * * *")).await;
     world.wait(170).await;
-    assert_eq!(world.runs().await, Vec::<String>::new(), "a CronJob does not begin with a run");
+    assert_eq!(world.runs().await, Vec::<String>::new(), "no run starts at the creation of the CronJob");
     world.wait(20).await;
     assert_eq!(world.active().await, ["tick-29538725"]);
     let job = world.sandbox.get(JOBS, Some(NS), "tick-29538725").await.unwrap();
@@ -31,12 +31,12 @@ async fn a_job_is_started_at_each_time_with_what_the_template_says() {
     assert_eq!((&reference["uid"], &reference["namespace"]), (&meta["uid"], &json!(NS)));
     assert_eq!(world.events().await, ["Normal SuccessfulCreate Created job tick-29538725"]);
     world.wait(600).await;
-    assert_eq!(world.runs().await, ["00:05", "00:10", "00:15"], "Allow: side by side");
+    assert_eq!(world.runs().await, ["00:05", "00:10", "00:15"], "the policy Allow starts Jobs beside active ones");
     assert_eq!((world.asked("create", JOBS), world.asked("get", JOBS), world.asked("get", CRONS)), (3, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_is_written_in_the_zone_of_the_schedule() {
+async fn the_scheduled_time_has_the_offset_of_the_time_zone() {
     let world = World::new().await;
     let mut object = tick("30 19 * * *");
     object["spec"]["timeZone"] = json!("America/New_York");
@@ -48,7 +48,7 @@ async fn the_time_is_written_in_the_zone_of_the_schedule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forbid_waits_for_the_job_before_and_then_makes_up_for_the_last_run() {
+async fn forbid_waits_for_the_active_job_and_then_catches_up_the_last_run() {
     let world = World::new().await;
     let mut object = tick("*/5 * * * *");
     object["spec"]["concurrencyPolicy"] = json!("Forbid");
@@ -65,7 +65,7 @@ async fn forbid_waits_for_the_job_before_and_then_makes_up_for_the_last_run() {
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z");
     world.end("tick-29538725", "Complete").await;
     world.wait(5).await;
-    assert_eq!(world.runs().await, ["00:05", "00:15"], "one run is made up for, the last");
+    assert_eq!(world.runs().await, ["00:05", "00:15"], "only the last missed run is caught up");
     let status = world.status().await;
     assert_eq!(status["lastScheduleTime"], "2026-03-01T00:15:00Z");
     assert!(status["lastSuccessfulTime"].is_string());
@@ -87,7 +87,7 @@ async fn replace_deletes_the_running_job_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_started_while_suspended_and_the_last_run_is_made_up_for_after() {
+async fn nothing_starts_while_suspended_and_the_last_run_is_caught_up_later() {
     let world = World::new().await;
     let mut object = tick("*/5 * * * *");
     object["spec"]["suspend"] = json!(true);
@@ -101,7 +101,7 @@ async fn nothing_is_started_while_suspended_and_the_last_run_is_made_up_for_afte
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_late_is_not_made_up_for() {
+async fn a_run_past_its_deadline_is_not_caught_up() {
     let mut world = World::new().await;
     let mut object = tick("*/5 * * * *");
     object["spec"]["startingDeadlineSeconds"] = json!(60);
@@ -126,7 +126,7 @@ async fn an_interval_keeps_its_phase_under_a_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_schedule_starts_nothing_by_itself() {
+async fn a_change_of_the_schedule_starts_nothing_by_itself() {
     let world = World::new().await;
     world.apply(tick("0 0 1 1 *")).await;
     world.wait(1000).await;

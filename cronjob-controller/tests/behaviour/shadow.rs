@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{ME, World, tick};
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_decided_when_it_is_due_and_started_by_nobody() {
+async fn a_due_run_is_decided_in_time_and_not_started() {
     let world = World::with(Settings::new().with_shadow(true)).await;
     world.apply(tick("*/5 * * * *")).await;
     world.wait(179).await;
@@ -20,20 +20,20 @@ async fn a_run_is_decided_when_it_is_due_and_started_by_nobody() {
     assert_eq!(
         starts,
         [
-            "00:05:00 create Job tick-29538725: it is due since 2026-03-01T00:05:00Z; write the status",
-            "00:10:00 create Job tick-29538730: it is due since 2026-03-01T00:10:00Z; write the status",
+            "00:05:00 create Job tick-29538725: it has been due since 2026-03-01T00:05:00Z; write the status",
+            "00:10:00 create Job tick-29538730: it has been due since 2026-03-01T00:10:00Z; write the status",
         ]
     );
     assert!(world.sandbox.writes().all().iter().all(|write| write.identity != ME));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_to_be_read_first_does_not_stop_the_clock() {
+async fn runs_are_decided_in_time_although_live_reads_are_missing() {
     let mut world = World::new().await;
     world.apply(tick("*/5 * * * *")).await;
     world.wait(185).await;
     assert_eq!(world.active().await.len(), 1);
-    // The Job is listed as active and gone from the cache. A shadow makes no read to find out why.
+    // The Job is listed as active and missing in the cache. In shadow mode no live read is made to find out why.
     world.crash();
     world.remove("tick-29538725").await;
     world.start_shadow();

@@ -1,4 +1,4 @@
-//! Lost answers, crashes and refusals.
+//! Lost answers, crashes and refused requests.
 
 use sandbox::{Action, Rule};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{CRONS, JOBS, ME, NS, World, tick};
 
 #[tokio::test(start_paused = true)]
-async fn a_start_whose_answer_was_lost_is_found_again_and_recorded() {
+async fn a_creation_without_an_answer_is_found_and_recorded() {
     let world = World::new().await;
     world.apply(tick("*/5 * * * *")).await;
     world.sandbox.faults().add(Rule::new(Action::CutAfter).identity(ME).verb("create").resource("jobs").times(1));
@@ -16,7 +16,7 @@ async fn a_start_whose_answer_was_lost_is_found_again_and_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_between_a_start_and_its_record_starts_nothing_twice() {
+async fn a_crash_before_the_record_does_not_start_a_run_twice() {
     let mut world = World::new().await;
     world.apply(tick("*/5 * * * *")).await;
     world.sandbox.faults().add(Rule::new(Action::CutBefore).identity(ME).verb("patch").resource("cronjobs/status"));
@@ -27,11 +27,11 @@ async fn a_crash_between_a_start_and_its_record_starts_nothing_twice() {
     world.start();
     world.wait(5).await;
     assert_eq!((world.runs().await.len(), world.active().await), (1, vec!["tick-29538725".to_owned()]));
-    assert_eq!(world.event("Warning UnexpectedJob").await, 0, "it is the one that is due");
+    assert_eq!(world.event("Warning UnexpectedJob").await, 0, "the Job belongs to the due run");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_somebody_else_has_costs_that_run_and_no_more() {
+async fn a_name_taken_by_an_unrelated_job_costs_only_that_run() {
     let world = World::new().await;
     let cron = world.apply(tick("*/5 * * * *")).await;
     let spec = cron["spec"]["jobTemplate"]["spec"].clone();
@@ -41,13 +41,13 @@ async fn a_name_that_somebody_else_has_costs_that_run_and_no_more() {
         .await;
     world.wait(190).await;
     assert_eq!(world.active().await, Vec::<String>::new());
-    assert!(world.asked("create", JOBS) <= 2, "it is not tried again and again");
+    assert!(world.asked("create", JOBS) <= 2, "the creation is not repeated");
     world.wait(300).await;
     assert_eq!(world.active().await, ["tick-29538730"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_start_is_said_and_tried_again() {
+async fn a_refused_creation_is_reported_and_retried() {
     let world = World::new().await;
     world.apply(tick("*/5 * * * *")).await;
     world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource("jobs"));
@@ -79,7 +79,7 @@ async fn replace_starts_nothing_while_the_running_job_cannot_be_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_lags_neither_starts_twice_nor_cries_wolf() {
+async fn a_stale_cache_causes_no_second_start_and_no_false_warning() {
     let world = World::new().await;
     world.apply(tick("*/5 * * * *")).await;
     let held = std::time::Duration::from_secs(20);
@@ -100,10 +100,10 @@ async fn a_refused_deletion_of_history_does_not_stop_the_schedule() {
     world.wait(65).await;
     world.end("tick-29538723", "Complete").await;
     world.wait(60 * 60).await;
-    assert!(world.asked("delete", JOBS) > 60, "the deletion is tried again");
+    assert!(world.asked("delete", JOBS) > 60, "the deletion is retried");
     let expected: Vec<String> = (3..=59).map(|minute| format!("00:{minute:02}")).collect();
     assert_eq!(world.runs().await[..expected.len()], expected);
-    // Each within the second, not only some time before the next one.
+    // Each Job was created within the second of its scheduled time.
     for job in world.sandbox.list(JOBS, Some(NS)).await.unwrap() {
         let created = job["metadata"]["creationTimestamp"].as_str().unwrap().to_owned();
         assert!(created.ends_with(":00Z"), "{created}");
@@ -125,5 +125,5 @@ async fn a_finished_job_whose_deletion_is_refused_is_still_reported() {
     assert_eq!(world.active().await, Vec::<String>::new());
     world.sandbox.faults().clear();
     world.wait(400).await;
-    assert_eq!(world.event("Normal SuccessfulDelete Deleted job tick-29538725").await, 1, "it is tried again");
+    assert_eq!(world.event("Normal SuccessfulDelete Deleted job tick-29538725").await, 1, "the deletion is retried");
 }

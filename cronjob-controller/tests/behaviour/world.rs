@@ -1,4 +1,4 @@
-//! A sandbox and the loop under test. Jobs end when a test says so.
+//! The test world: a sandbox and the loop under test. Tests finish Jobs explicitly.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use common::{clock::Clock, settings::Settings};
 use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
-/// What the controller is known as to the sandbox.
+/// Identity of the loop under test at the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// Where everything happens.
+/// Namespace of all test objects.
 pub(crate) const NS: &str = "shop";
 pub(crate) const CRONS: &str = "cronjobs.batch";
 pub(crate) const JOBS: &str = "jobs.batch";
@@ -20,7 +20,7 @@ pub(crate) struct World {
     loops: Option<Loops>,
 }
 
-/// A CronJob called `tick`.
+/// Returns a CronJob named `tick`.
 pub(crate) fn tick(schedule: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": NS},
         "spec": {"schedule": schedule, "timeZone": "Etc/UTC", "jobTemplate": {
@@ -29,12 +29,12 @@ pub(crate) fn tick(schedule: &str) -> Value {
 }
 
 impl World {
-    /// A world that begins a second before 00:02.
+    /// Starts a world one second before 00:02.
     pub(crate) async fn new() -> Self {
         Self::with(Settings::new()).await
     }
 
-    /// The same under these settings.
+    /// Starts the same world with other settings.
     pub(crate) async fn with(settings: Settings) -> Self {
         let clock = Clock::simulated("2026-03-01T00:01:59Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
@@ -45,19 +45,19 @@ impl World {
         world
     }
 
-    /// Starts the loop anew, as another process.
+    /// Starts the loop as a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), cronjob_controller::LOOPS));
     }
 
-    /// Starts the loop anew in shadow mode, as another process.
+    /// Starts the loop as a new process in shadow mode.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
     }
 
-    /// Ends the loop as a crash would.
+    /// Ends the loop without a shutdown, as in a crash.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -70,7 +70,7 @@ impl World {
         self.sandbox.create(object).await.unwrap()
     }
 
-    /// Deletes a Job in the background.
+    /// Deletes a Job with background propagation.
     pub(crate) async fn remove(&self, job: &str) {
         let path = format!("/apis/batch/v1/namespaces/{NS}/jobs/{job}");
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
@@ -85,14 +85,14 @@ impl World {
         self.sandbox.get(CRONS, Some(NS), "tick").await.unwrap()["status"].clone()
     }
 
-    /// The names of the Jobs that are recorded as running.
+    /// Returns the names of the Jobs in `status.active`.
     pub(crate) async fn active(&self) -> Vec<String> {
         let status = self.status().await;
         let list = status["active"].as_array().cloned().unwrap_or_default();
         list.iter().map(|reference| reference["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The times that Jobs run for, in order.
+    /// Returns the scheduled times of all Jobs as "hour:minute", sorted.
     pub(crate) async fn runs(&self) -> Vec<String> {
         let jobs = self.sandbox.list(JOBS, Some(NS)).await.unwrap();
         let time = |job: &Value| {
@@ -105,7 +105,7 @@ impl World {
         runs
     }
 
-    /// Ends a Job: it has begun at `start` and is `Complete` or `Failed` now.
+    /// Finishes a Job now, with the condition `Complete` or `Failed`.
     pub(crate) async fn end(&self, job: &str, kind: &str) {
         let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let condition = |kind: &str| {
@@ -125,12 +125,12 @@ impl World {
         self.sandbox.merge(JOBS, Some(NS), job, Some("status"), last).await.unwrap();
     }
 
-    /// How many requests of the loop there were.
+    /// Returns the number of requests that the loop under test has sent.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Events by reason and note, sorted; what is combined is one.
+    /// Returns the Events as "type reason message", sorted; a series of equal Events is one entry.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
@@ -146,7 +146,7 @@ impl World {
         self.events().await.iter().filter(|event| event.starts_with(start)).count()
     }
 
-    /// When the loop decided to act on `tick`, and how.
+    /// Returns the plans of the loop for `tick` that would send requests, with their times.
     pub(crate) fn plans(&self) -> Vec<(jiff::Timestamp, Vec<String>)> {
         self.loops.as_ref().unwrap().plans("shop/tick")
     }

@@ -32,23 +32,23 @@ fn a_set_that_is_being_deleted_does_nothing_at_all() {
 fn while_writes_are_not_seen_only_the_status_is_written_and_the_generation_is_not() {
     let mut world = world(2).rollout_to("b").without_pod(1).status_of(json!({"observedGeneration": 2}));
     world.blocked =
-        Some(Blocked { why: "1 deleted pods still look alive".to_owned(), at_most: Duration::from_secs(2) });
+        Some(Blocked { why: "1 deleted pods are not terminating yet".to_owned(), at_most: Duration::from_secs(2) });
     let plan = world.plan();
     assert_eq!((plan.scope, plan.status.observed_generation), (Scope::Status, 2));
     assert_eq!(world.actions(), ["write the status"]);
-    assert_eq!(plan.waiting(), ["only the status is written: 1 deleted pods still look alive"]);
+    assert_eq!(plan.waiting(), ["only the status is written: 1 deleted pods are not terminating yet"]);
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(2)));
 }
 
 #[test]
 fn pods_are_claimed_before_any_is_created() {
     let orphan = empty(2).pod(0, pod().orphan());
-    assert_eq!(orphan.actions(), ["adopt Pod p0: nobody controls it and it is selected"]);
+    assert_eq!(orphan.actions(), ["adopt Pod p0: the selector matches it and it has no controller"]);
     assert_eq!(orphan.plan().scope, Scope::Claims);
     let released = world(2).pod(0, pod().label("app", "other"));
     assert_eq!(
         released.actions(),
-        ["release Pod p0: it is no longer selected", "create 1 Pod: node n0: it has none", "write the status"]
+        ["release Pod p0: the selector no longer matches it", "create 1 Pod: node n0: it has none", "write the status"]
     );
 }
 

@@ -1,7 +1,7 @@
-//! Creating the newest ReplicaSet, once.
+//! Creates the new ReplicaSet exactly once.
 //!
-//! Its name follows from the template, so that a second creation is refused by the server. What a refused or unanswered
-//! creation means is read live: the cache may not show yet what another attempt, or another process, has made.
+//! Its name follows from the template, so the server refuses a second creation. After a refused or unanswered creation the
+//! ReplicaSet is read live, because the cache may not show yet what another attempt or another process created.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,13 +26,13 @@ struct List {
 }
 
 impl Rollout<'_> {
-    /// Creates the newest ReplicaSet, unless a predecessor of this process has done so.
+    /// Creates the new ReplicaSet, unless an earlier leader has done so.
     pub(super) async fn create(&mut self, step: &Step, name: &Arc<str>, body: &Value) -> Result<(), Stop> {
         if !self.snapshot.shows_predecessors_sets {
             self.look_for_unseen_set(name).await?;
         }
         let request = Request::create(REPLICA_SETS, &self.meta().namespace, name, self.io.body(|| body));
-        // The next sync waits for the created ReplicaSet alone: its name keeps it from being created twice.
+        // The next sync waits only for the created ReplicaSet; its name prevents a second creation.
         let refusal = match self.io.send(request.role(Role::Itself).because(step.reason())).await {
             Ok(created) => {
                 self.created = created.fields;
@@ -47,15 +47,16 @@ impl Rollout<'_> {
         }
     }
 
-    /// Ends the sync if the server has a ReplicaSet of the template, by whatever name, that the cache does not hold.
+    /// Ends the sync if the server has a ReplicaSet with the current template, under any name, that the cache does not hold.
     async fn look_for_unseen_set(&self, name: &str) -> Result<(), Stop> {
         let (io, snapshot) = (self.io, self.snapshot);
         let query = format!("labelSelector={}", escape(&snapshot.deployment.spec.selector.compiled.to_string()));
         let request = Request::list(REPLICA_SETS, &self.meta().namespace, query);
         let list =
-            io.send_and_read::<List>(request.because("another process may have created the one that is missing")).await;
-        let list =
-            list.map_err(|refusal| Failed::request(&format!("cannot look for a ReplicaSet like {name}"), &refusal))?;
+            io.send_and_read::<List>(request.because("another process may have created the missing ReplicaSet")).await;
+        let list = list.map_err(|refusal| {
+            Failed::request(&format!("cannot list ReplicaSets with the template of {name}"), &refusal)
+        })?;
         io.note(Note::LookedForSets);
         let is_known = |set: &ReplicaSet| snapshot.claims.keep.iter().any(|k| k.metadata.uid == set.metadata.uid);
         let is_wanted = |set: &ReplicaSet| namesake(snapshot, set) != Namesake::Foreign && !is_known(set);
@@ -65,21 +66,22 @@ impl Rollout<'_> {
         Err(Stop::End(Requeue::After(Duration::ZERO)))
     }
 
-    /// Judges the ReplicaSet that has the name of the one to create.
+    /// Reads the existing ReplicaSet with the name of the new one and decides whether it can be used.
     async fn read_namesake(&mut self, step: &Step, name: &Arc<str>, refusal: Refusal) -> Result<(), Stop> {
         let is_unanswered = refusal.class == Class::Unknown;
-        let live = match self.io.send_and_read::<ReplicaSet>(self.get_set(name).because("it may exist")).await {
-            Ok(Some(live)) => live,
-            // It was not created after all.
-            Err(gone) if gone.error.is_not_found() && is_unanswered => {
-                let failure = CreateFailure::Refused(refusal.error.to_string());
-                return Err(self.not_created(step, name, &refusal, &failure));
-            }
-            Err(Refusal { error: error @ api::Error::Answer(_), .. }) => {
-                return Err(Failed::request(&format!("cannot read ReplicaSet {name}"), &error.into()).into());
-            }
-            Ok(None) | Err(_) => return Err(self.refused(step, &refusal)),
-        };
+        let live =
+            match self.io.send_and_read::<ReplicaSet>(self.get_set(name).because("the ReplicaSet may exist")).await {
+                Ok(Some(live)) => live,
+                // The unanswered creation had no effect.
+                Err(gone) if gone.error.is_not_found() && is_unanswered => {
+                    let failure = CreateFailure::Refused(refusal.error.to_string());
+                    return Err(self.not_created(step, name, &refusal, &failure));
+                }
+                Err(Refusal { error: error @ api::Error::Answer(_), .. }) => {
+                    return Err(Failed::request(&format!("cannot read ReplicaSet {name}"), &error.into()).into());
+                }
+                Ok(None) | Err(_) => return Err(self.refused(step, &refusal)),
+            };
         let kind = namesake(self.snapshot, &live);
         if kind != Namesake::Foreign {
             self.io.note(Note::Read(live.metadata.resource_version));
@@ -90,14 +92,14 @@ impl Rollout<'_> {
                 self.created = Fields { name, uid, version };
                 Ok(())
             }
-            // The cache has not seen it yet.
+            // The cache does not show the ReplicaSet yet.
             Namesake::Ours | Namesake::Adoptable => Err(Stop::End(Requeue::After(Duration::ZERO))),
             Namesake::Foreign if is_unanswered => Err(self.refused(step, &refusal)),
             Namesake::Foreign => Err(self.not_created(step, name, &refusal, &CreateFailure::Collision)),
         }
     }
 
-    /// The failure of the creation, and the steps that it calls for; that these may fail, too, does not matter then.
+    /// Returns the failure of a creation with the steps that report it. Errors of those steps do not change the result.
     fn not_created(&self, step: &Step, name: &str, refusal: &Refusal, failure: &CreateFailure) -> Stop {
         Stop::NotCreated(self.failed(step, refusal), create::failed(self.snapshot, &self.status, name, failure))
     }

@@ -1,7 +1,7 @@
-//! Putting a template back into the Deployment.
+//! Restores the template of an old ReplicaSet in the Deployment.
 //!
-//! A merge patch cannot replace an object in an object, so the Deployment is read live, changed where it must be, and put
-//! back as it was read otherwise: fields nobody here knows survive.
+//! A merge patch cannot replace a nested object as a whole. The Deployment is therefore read live, changed, and written back with
+//! all other fields as they were, including fields that this version does not know.
 
 use common::{
     io::{Failed, Fields, Request, Role},
@@ -17,15 +17,16 @@ use crate::{
 };
 
 impl Rollout<'_> {
-    /// Gives the Deployment the template of a ReplicaSet, if both are as they were judged.
+    /// Gives the Deployment the template of a ReplicaSet, unless one of the two has changed since the snapshot.
     pub(super) async fn roll_back(&self, step: &Step, SetRef { name, uid }: &SetRef) -> Result<Fields, Stop> {
         let (io, meta) = (self.io, self.meta());
         let unread = |what: &str, name: &str| format!("cannot read {what} {name}");
-        let live = io.send_and_read::<Value>(self.get_deployment().because("it is rolled back as a whole")).await;
+        let live =
+            io.send_and_read::<Value>(self.get_deployment().because("the rollback replaces the whole object")).await;
         let live = live.map_err(|refusal| Failed::request(&unread("Deployment", &meta.name), &refusal))?;
-        let set = io.send_and_read::<Value>(self.get_set(name).because("its template comes back")).await;
+        let set = io.send_and_read::<Value>(self.get_set(name).because("its template is restored")).await;
         let set = set.map_err(|refusal| Failed::request(&unread("ReplicaSet", name), &refusal))?;
-        // A forecast expects both to be as they are in the cache.
+        // A forecast reads nothing and assumes that both objects are as in the cache.
         let mut deployment = live.unwrap_or_default();
         if let Some(set) = set {
             if !self.is_as_judged(&deployment, &set, uid) {
@@ -40,7 +41,7 @@ impl Rollout<'_> {
         Ok(answer.fields)
     }
 
-    /// Whether the Deployment, read live, is as this sync has left it, and the ReplicaSet the one with that uid.
+    /// Returns whether the live Deployment has the version that this sync knows and the ReplicaSet has the expected UID.
     fn is_as_judged(&self, deployment: &Value, set: &Value, uid: &Uid) -> bool {
         let is = |object: &Value, uid: &Uid| object["metadata"]["uid"] == uid.to_string();
         let version = Version::parse(deployment["metadata"]["resourceVersion"].as_str().unwrap_or_default());
@@ -48,7 +49,8 @@ impl Rollout<'_> {
     }
 }
 
-/// Gives a Deployment the template and annotations of a ReplicaSet. Only the annotations that are never copied stay its own.
+/// Gives a Deployment the template and annotations of a ReplicaSet. Of its own annotations, the Deployment keeps only those that
+/// are never copied.
 fn restore(deployment: &mut Value, set: &Value) {
     let mut template = set["spec"]["template"].clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_comes_back_whole_and_without_its_hash() {
+    fn a_rollback_restores_the_whole_template_without_its_hash() {
         let mut deployment = json!({
             "metadata": {"name": "web", "resourceVersion": "7", "managedFields": [{}], "annotations": {
                 "deployment.kubernetes.io/revision": "3", ROLLBACK_TO: "1", "note": "new"}},

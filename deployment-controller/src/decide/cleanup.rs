@@ -1,12 +1,12 @@
-//! The revision history: old ReplicaSets beyond `revisionHistoryLimit` are deleted.
+//! Deletes old ReplicaSets beyond `spec.revisionHistoryLimit`.
 
 use crate::{
     decide::draft::{Draft, Set},
     plan::{Action, SetRef, Step},
 };
 
-/// Plans the deletion of the oldest revisions beyond the limit, where they have no Pods. One that is still busy counts, and
-/// is not replaced by a later one.
+/// Plans the deletion of the oldest revisions beyond the limit that have no Pods. An old ReplicaSet with Pods counts towards the
+/// excess, and no younger one is deleted in its place.
 ///
 /// Upstream: `cleanupDeployment`.
 pub fn clean_up(draft: &mut Draft<'_>) {
@@ -20,7 +20,7 @@ pub fn clean_up(draft: &mut Draft<'_>) {
         .filter(|set| is_idle(set))
         .filter_map(|set| {
             let action = Action::DeleteReplicaSet(SetRef::of(&set.source?.metadata));
-            Some(Step::new(action, format!("only {limit} old ones are kept")))
+            Some(Step::new(action, format!("only {limit} old ReplicaSets are kept")))
         })
         .collect();
     for step in steps {
@@ -36,10 +36,11 @@ fn is_idle(set: &Set<'_>) -> bool {
         && source.metadata.generation <= source.status.observed_generation
 }
 
-/// Lowest revision first; where one of two is no integer, or both are equal, the older of the two first.
+/// Sorts by revision, lowest first. If two revisions are equal, or one of them is not an integer, the older ReplicaSet comes
+/// first.
 ///
-/// That is no order where some are integers and some are not. There, one that is no integer parts those that are older from those
-/// that are younger, so that the result does not depend on the order of `sets`.
+/// These rules alone are not a total order if only some revisions are integers. An entry without an integer revision therefore
+/// separates the older entries from the younger ones, so that the result does not depend on the order of `sets`.
 fn by_revision<T, Age: Ord>(sets: Vec<T>, revision: impl Fn(&T) -> Option<i64>, age: impl Fn(&T) -> Age) -> Vec<T> {
     let mut sorted: Vec<(T, Option<i64>)> = sets
         .into_iter()
@@ -50,7 +51,7 @@ fn by_revision<T, Age: Ord>(sets: Vec<T>, revision: impl Fn(&T) -> Option<i64>, 
         .collect();
     sorted.sort_by_key(|(set, _)| age(set));
     for run in sorted.chunk_by_mut(|(_, a), (_, b)| a.is_some() && b.is_some()) {
-        // Stable: those of the same revision stay in the order of their ages.
+        // A stable sort: entries of the same revision stay sorted by age.
         run.sort_by_key(|(_, revision)| *revision);
     }
     sorted.into_iter().map(|(set, _)| set).collect()

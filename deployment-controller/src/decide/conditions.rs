@@ -1,37 +1,37 @@
-//! The conditions of a Deployment: their words.
+//! Types and reasons of the conditions of a Deployment, and constructors for them.
 
 use common::conditions::{self, Condition, FALSE, TRUE, UNKNOWN};
 use jiff::Timestamp;
 
 use crate::objects::{DeploymentStatus, REPLICA_FAILURE};
 
-/// Whether enough Pods are available.
+/// Condition type: whether at least `spec.replicas` minus maxUnavailable Pods are available.
 pub const AVAILABLE: &str = "Available";
-/// Whether the rollout gets on.
+/// Condition type: whether the rollout makes progress.
 pub const PROGRESSING: &str = "Progressing";
 
-/// `Available`: enough.
+/// Reason of `Available=True`: enough Pods are available.
 pub const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
-/// `Available`: not enough.
+/// Reason of `Available=False`: too few Pods are available.
 pub const MINIMUM_REPLICAS_UNAVAILABLE: &str = "MinimumReplicasUnavailable";
-/// `Progressing`: the new ReplicaSet was just created.
+/// Reason of `Progressing=True`: the new ReplicaSet was created.
 pub const NEW_REPLICA_SET: &str = "NewReplicaSetCreated";
-/// `Progressing`: the new ReplicaSet was there already.
+/// Reason of `Progressing=True`: the new ReplicaSet existed already.
 pub const FOUND_NEW_REPLICA_SET: &str = "FoundNewReplicaSet";
-/// `Progressing`: something got better.
+/// Reason of `Progressing=True`: the counts in the status improved.
 pub const REPLICA_SET_UPDATED: &str = "ReplicaSetUpdated";
-/// `Progressing`: the rollout is complete.
+/// Reason of `Progressing=True`: the rollout is complete.
 pub const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
-/// `Progressing`: nothing has got better for too long.
+/// Reason of `Progressing=False`: no count improved before the progress deadline.
 pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
-/// `Progressing`: the new ReplicaSet cannot be created.
+/// Reason of `Progressing=False`: the new ReplicaSet cannot be created.
 pub const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
-/// `Progressing`: the Deployment was paused.
+/// Reason of `Progressing=Unknown`: the Deployment was paused.
 pub const PAUSED: &str = "DeploymentPaused";
-/// `Progressing`: the Deployment was resumed.
+/// Reason of `Progressing=Unknown`: the Deployment was resumed.
 pub const RESUMED: &str = "DeploymentResumed";
 
-/// The `Progressing` condition of that reason, which says of itself whether it is true.
+/// Returns the condition `Progressing` with a reason; the reason decides whether its status is True, False or Unknown.
 pub fn progressing(reason: &str, message: &str, now: Timestamp) -> Condition {
     let status = match reason {
         PROGRESS_DEADLINE_EXCEEDED | REPLICA_SET_CREATE_ERROR => FALSE,
@@ -41,7 +41,7 @@ pub fn progressing(reason: &str, message: &str, now: Timestamp) -> Condition {
     Condition::new(PROGRESSING, status, reason, message, now).updated_at(now)
 }
 
-/// The `Available` condition.
+/// Returns the condition `Available`.
 pub fn available(enough: bool, now: Timestamp) -> Condition {
     let (status, reason, message) = if enough {
         (TRUE, MINIMUM_REPLICAS_AVAILABLE, "Deployment has minimum availability.")
@@ -51,7 +51,7 @@ pub fn available(enough: bool, now: Timestamp) -> Condition {
     Condition::new(AVAILABLE, status, reason, message, now).updated_at(now)
 }
 
-/// What a ReplicaSet says of its failure, as the Deployment's own condition.
+/// Copies the condition `ReplicaFailure` of a ReplicaSet into a condition of the Deployment.
 pub fn replica_failure(of_set: &Condition) -> Condition {
     Condition {
         kind: REPLICA_FAILURE.into(),
@@ -64,17 +64,17 @@ pub fn replica_failure(of_set: &Condition) -> Condition {
     }
 }
 
-/// The `Progressing` condition of a status.
+/// Returns the condition `Progressing` of a status.
 pub fn progress(status: &DeploymentStatus) -> Option<&Condition> {
     conditions::get(&status.conditions, PROGRESSING)
 }
 
-/// Whether the reason of the `Progressing` condition is `reason`.
+/// Returns whether the condition `Progressing` has this reason.
 pub fn progress_is(status: &DeploymentStatus, reason: &str) -> bool {
     progress(status).is_some_and(|condition| condition.reason == reason)
 }
 
-/// Sets a condition; says whether that changed anything.
+/// Sets a condition. Returns whether the status changed.
 pub fn set(status: &mut DeploymentStatus, condition: Condition) -> bool {
     conditions::set_for_deployment(&mut status.conditions, condition) == conditions::Change::Changed
 }

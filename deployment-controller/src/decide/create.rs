@@ -19,21 +19,22 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// How many ReplicaSets may have been made from one template without any of them having it.
+/// Maximum number of ReplicaSets that are created from one template although each was stored with a different template.
 const SPOILED_LIMIT: usize = 5;
-/// The longest name of a ReplicaSet.
+/// Maximum length of an object name in bytes.
 const NAME_LIMIT: usize = 253;
 
-/// What became of a creation that did not succeed.
+/// Why a creation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreateFailure {
-    /// The name belongs to something else.
+    /// Another object has the name.
     Collision,
-    /// The server refused it, and says why.
+    /// The server refused the creation, with this message.
     Refused(String),
 }
 
-/// Plans the creation of the newest ReplicaSet and what is said of it; the draft fails if that is hopeless.
+/// Plans the creation of the new ReplicaSet with its Event and status. Plans the report of a failure instead if too many
+/// ReplicaSets were stored with a different template.
 ///
 /// Upstream: `getNewReplicaSet`.
 pub fn create(draft: &mut Draft<'_>) {
@@ -42,8 +43,8 @@ pub fn create(draft: &mut Draft<'_>) {
     let name: Arc<str> = name(&draft.deployment().metadata.name, &hash).into();
     if is_hopeless(draft) {
         let why = format!(
-            "the last {SPOILED_LIMIT} ReplicaSets made from this template were stored with another one: \
-             something changes ReplicaSets on their way in"
+            "the last {SPOILED_LIMIT} ReplicaSets created from this template were stored with a different one: \
+             something changes ReplicaSets at creation"
         );
         for step in failed(draft.snapshot, &draft.status, &name, &CreateFailure::Refused(why.clone())) {
             draft.push(step);
@@ -73,15 +74,15 @@ pub fn create(draft: &mut Draft<'_>) {
     draft.write(status, Some(next), "a rollout begins");
 }
 
-/// What is written and said when the creation of `set` failed, after which the sync fails. `status` is what this sync has
-/// last written.
+/// Returns the steps that report a failed creation of `set`; after them the sync fails. `status` is the last status that this
+/// sync has written.
 pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure: &CreateFailure) -> Vec<Step> {
     let mut new = status.clone();
     match failure {
         CreateFailure::Collision => {
             new.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
             let write = Action::WriteStatus { status: Box::new(new), revision: None };
-            vec![Step::new(write, "the next name is another one").on_failure(OnFailure::Ignore)]
+            vec![Step::new(write, "the next attempt uses another name").on_failure(OnFailure::Ignore)]
         }
         CreateFailure::Refused(why) => {
             let message = refusal(set, why);
@@ -98,18 +99,18 @@ pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure
     }
 }
 
-/// What a ReplicaSet is that was read live and not expected.
+/// How an existing ReplicaSet relates to the Deployment that needs a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namesake {
     /// Controlled by the Deployment, with its current template.
     Ours,
-    /// Without a controller, with the Deployment's current template: it can be adopted.
+    /// An orphan with the current template, which the Deployment can adopt.
     Adoptable,
-    /// Something else.
+    /// Any other ReplicaSet.
     Foreign,
 }
 
-/// Judges a ReplicaSet that was read live.
+/// Classifies a ReplicaSet that was read live.
 pub fn namesake(snapshot: &Snapshot, live: &ReplicaSet) -> Namesake {
     let (deployment, meta) = (&snapshot.deployment, &live.metadata);
     if !live.spec.template.is_of(&deployment.spec.template) {
@@ -126,8 +127,8 @@ fn refusal(set: &str, why: &str) -> String {
     format!("Failed to create new replica set {set:?}: {why}")
 }
 
-/// Whether the current name and the ones tried before it all belong to ReplicaSets that this Deployment made from its
-/// template and that have another one all the same. One more would not be better.
+/// Returns whether the current name and the names tried before it all belong to ReplicaSets that this Deployment created from its
+/// template, although each was stored with a different template. Another creation would not help then.
 fn is_hopeless(draft: &Draft<'_>) -> bool {
     let owned: Vec<&str> = draft.sets.iter().map(|set| &*set.name).collect();
     let mut count = Some(draft.status.collision_count);
@@ -137,20 +138,20 @@ fn is_hopeless(draft: &Draft<'_>) -> bool {
         if !owned.contains(&&*name) {
             return false;
         }
-        // Without a count the first collision makes it 1.
+        // The first collision sets the absent count to 1.
         count = tried.map(|n| (n > 1).then_some(n - 1));
     }
     true
 }
 
-/// The name of a ReplicaSet: the Deployment's, cut if need be, and the hash of the template.
+/// Returns the name of a ReplicaSet: the name of the Deployment, shortened if necessary, and the hash of the template.
 fn name(deployment: &str, hash: &str) -> String {
     let mut end = NAME_LIMIT.saturating_sub(hash.len() + 1).min(deployment.len());
     while !deployment.is_char_boundary(end) {
         end -= 1;
     }
     let cut = &deployment[..end];
-    // No part of a name may end in a dot before the dash; a name that was not cut never does.
+    // A dot before the dash would make the name invalid. Only a shortened name can end in a dot.
     let cut = if end < deployment.len() { cut.trim_end_matches('.') } else { cut };
     format!("{cut}-{hash}")
 }

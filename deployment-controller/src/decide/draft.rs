@@ -17,18 +17,19 @@ use crate::{
 
 static UNOBSERVED: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::default);
 
-/// A ReplicaSet as it will be once the steps planned so far have been carried out.
+/// A ReplicaSet as it will be after the steps planned so far.
 #[derive(Clone, Debug)]
 pub struct Set<'a> {
-    /// Its name.
+    /// `metadata.name` of the ReplicaSet.
     pub name: Arc<str>,
-    /// As the cache has it; none if it is to be created.
+    /// The object from the cache; `None` for a ReplicaSet that this plan creates.
     pub source: Option<&'a ReplicaSet>,
-    /// Its size.
+    /// Desired number of Pods after the steps planned so far.
     pub replicas: i64,
-    /// Its size as far as the status of this sync counts it: what later steps of the same sync change does not count yet.
+    /// Desired number of Pods that the status of this sync counts: the size before this plan changed it, or the size of a created
+    /// one.
     pub counted: i64,
-    /// Annotations that are added or changed.
+    /// Annotations that this plan adds or overwrites.
     annotations: BTreeMap<String, String>,
 }
 
@@ -39,70 +40,70 @@ impl<'a> Set<'a> {
         Self { name, source: Some(source), replicas, counted: replicas, annotations: BTreeMap::new() }
     }
 
-    /// A ReplicaSet that is to be created.
+    /// Returns a ReplicaSet that this plan creates.
     pub fn created(name: Arc<str>, replicas: i64, annotations: BTreeMap<String, String>) -> Self {
         Self { name, source: None, replicas, counted: replicas, annotations }
     }
 
-    /// An annotation.
+    /// Returns the value of an annotation after the steps planned so far.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map_or_else(|| self.source?.metadata.annotations.get(key), |value| Some(value))
     }
 
-    /// An annotation that is a number of replicas: decimal digits only, and no more than 32 bits with a sign hold.
+    /// Returns an annotation that is a number of replicas: decimal digits only, and at most `i32::MAX`.
     pub fn replicas_annotation(&self, key: &str) -> Option<i64> {
         let text = self.annotation(key).filter(|t| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit()))?;
         text.parse().ok().filter(|n| *n <= i64::from(i32::MAX))
     }
 
-    /// Its revision; 0 without one, none if it is no integer.
+    /// Returns the revision: 0 without the annotation, `None` if it is not an integer.
     pub fn revision(&self) -> Option<i64> {
         self.annotation(REVISION).map_or(Some(0), |text| text.parse().ok())
     }
 
-    /// What its controller says.
+    /// Returns the status from the cache; the default status for a ReplicaSet that this plan creates.
     pub fn status(&self) -> &ReplicaSetStatus {
         self.source.map_or(&UNOBSERVED, |source| &source.status)
     }
 
-    /// How many Pods it has.
+    /// Returns `status.replicas`: the number of Pods that exist.
     pub fn actual(&self) -> i64 {
         self.status().replicas.into()
     }
 
-    /// How many of its Pods are available, by its status.
+    /// Returns `status.availableReplicas`.
     pub fn available(&self) -> i64 {
         self.status().available_replicas.into()
     }
 
-    /// How many of its Pods will be available at its size: not those that are on their way out.
+    /// Returns the available Pods, capped at the size, because surplus Pods are about to be deleted.
     pub fn available_within_size(&self) -> i64 {
         self.available().min(self.replicas)
     }
 
-    /// When it was created; none if it is to be.
+    /// Returns the sort key for the order of creation. The time is `None` for a ReplicaSet that this plan creates.
     pub fn age(&self) -> (Option<Timestamp>, &str) {
         (self.source.and_then(|source| source.metadata.created), &self.name)
     }
 
-    /// Its uid; none if it is to be created.
+    /// Returns the UID; `None` for a ReplicaSet that this plan creates.
     pub fn uid(&self) -> Option<&Uid> {
         self.source.map(|source| &source.metadata.uid)
     }
 }
 
-/// A plan in the making, and the world as it leaves it.
+/// A plan under construction, with the state of the objects after its steps.
 #[derive(Debug)]
 pub struct Draft<'a> {
-    /// What is decided on.
+    /// The input of the decision.
     pub snapshot: &'a Snapshot,
-    /// The claimed ReplicaSets in the order of their creation.
+    /// The claimed ReplicaSets by creation time and name; a ReplicaSet that this plan creates comes last.
     pub sets: Vec<Set<'a>>,
-    /// Which of them has the Deployment's template: the first that does.
+    /// Index in [`Self::sets`] of the new ReplicaSet: the first one with the template of the Deployment.
     pub new: Option<usize>,
-    /// The Deployment's status, with what this sync has written of it.
+    /// Status of the Deployment after the steps planned so far.
     pub status: DeploymentStatus,
-    /// The Deployment's revision.
+    /// Revision annotation of the Deployment after the steps planned so far.
     pub revision: Option<String>,
     steps: Vec<Step>,
     requeue: Requeue,
@@ -110,7 +111,7 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// The world as it is.
+    /// Returns a draft without steps.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let deployment = &snapshot.deployment;
         let sets: Vec<Set<'a>> = snapshot.claims.keep.iter().map(|set| Set::read(set)).collect();
@@ -128,52 +129,52 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The Deployment.
+    /// Returns the Deployment from the cache.
     pub fn deployment(&self) -> &'a Deployment {
         &self.snapshot.deployment
     }
 
-    /// What it wants.
+    /// Returns `spec` of the Deployment.
     pub fn spec(&self) -> &'a DeploymentSpec {
         &self.snapshot.deployment.spec
     }
 
-    /// Its limits.
+    /// Returns the desired number of Pods, maxSurge and maxUnavailable.
     pub fn limits(&self) -> Limits {
         self.snapshot.limits
     }
 
-    /// The ReplicaSet of the current template.
+    /// Returns the new ReplicaSet, if it exists or is planned.
     pub fn new_set(&self) -> Option<&Set<'a>> {
         self.new.map(|at| &self.sets[at])
     }
 
-    /// Where the other ones are, in the order of their creation.
+    /// Returns the indexes of the old ReplicaSets, in the order of their creation.
     pub fn old_indexes(&self) -> Vec<usize> {
         (0..self.sets.len()).filter(|at| Some(*at) != self.new).collect()
     }
 
-    /// The other ones, in the order of their creation.
+    /// Returns the old ReplicaSets, in the order of their creation.
     pub fn old_sets(&self) -> impl DoubleEndedIterator<Item = &Set<'a>> {
         self.sets.iter().enumerate().filter(|(at, _)| Some(*at) != self.new).map(|(_, set)| set)
     }
 
-    /// How many Pods of a ReplicaSet have not run to their end, those that are being deleted included.
+    /// Returns the number of unfinished Pods of a ReplicaSet, including terminating ones.
     pub fn running_pods(&self, set: &Set<'_>) -> usize {
         set.uid().and_then(|uid| self.snapshot.running_pods.get(uid)).copied().unwrap_or(0)
     }
 
-    /// The sizes of all of them together.
+    /// Returns the sum of the sizes of all ReplicaSets.
     pub fn total(&self) -> i64 {
         self.sets.iter().map(|set| set.replicas).sum()
     }
 
-    /// Adds a step.
+    /// Appends a step to the plan.
     pub fn push(&mut self, step: Step) {
         self.steps.push(step);
     }
 
-    /// Adds a step that changes a ReplicaSet.
+    /// Appends a step that changes a ReplicaSet, and applies the change to the draft.
     pub fn change(&mut self, at: usize, change: SetChange, step: impl FnOnce(Action) -> Step) {
         let set = &mut self.sets[at];
         if let Some((_, to)) = change.size {
@@ -192,7 +193,7 @@ impl<'a> Draft<'a> {
         *status != self.status
     }
 
-    /// Adds a step that writes status and revision, if they are not what is stored. Says whether it did.
+    /// Appends a step that writes status and revision, unless both are stored already. Returns whether a step was added.
     pub fn write(&mut self, status: DeploymentStatus, revision: Option<String>, why: &str) -> bool {
         let revision = revision.filter(|revision| self.revision.as_ref() != Some(revision));
         if !self.is_news(&status) && revision.is_none() {
@@ -206,22 +207,22 @@ impl<'a> Draft<'a> {
         true
     }
 
-    /// Sets when to look again.
+    /// Sets when to sync the Deployment again.
     pub fn look_again(&mut self, requeue: Requeue) {
         self.requeue = requeue;
     }
 
-    /// Ends the sync in failure once the steps so far have been carried out.
+    /// Makes the sync fail after the steps planned so far.
     pub fn fail(&mut self, why: String) {
         self.failure = Some(why);
     }
 
-    /// Whether the sync fails.
+    /// Returns whether the sync fails after its steps.
     pub fn fails(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// The plan, with what is said of it.
+    /// Returns the finished plan.
     pub fn finish(self, situation: Situation, waiting: Vec<Why>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_again) {
             (Requeue::AsPlanned, Some(again)) => Requeue::After(again),

@@ -1,13 +1,13 @@
-//! Saying that a Deployment was paused or resumed.
+//! Writes the condition `Progressing` when a pause begins or ends.
 //!
-//! Without this a Deployment that was paused for longer than its progress deadline would be called stuck on resuming.
+//! Without this condition, a Deployment paused for longer than its progress deadline would be reported as stuck when it resumes.
 
 use crate::decide::{
     conditions::{self, PAUSED, PROGRESS_DEADLINE_EXCEEDED, RESUMED, progress_is},
     draft::Draft,
 };
 
-/// Writes the condition that a pause begins or ends with. A rollout that is known to be stuck stays so.
+/// Plans the condition for the start or the end of a pause. A rollout that already exceeded its deadline keeps that condition.
 ///
 /// Upstream: `checkPausedConditions`.
 pub fn note(draft: &mut Draft<'_>) {
@@ -29,7 +29,7 @@ mod tests {
     use crate::{decide::conditions::*, world::World};
 
     #[test]
-    fn a_pause_and_its_end_are_said_once() {
+    fn a_pause_and_its_end_are_reported_once() {
         let mut world = World::new(3).set("a", 3, 3).current("a").condition(PROGRESSING, NEW_REPLICA_SET_AVAILABLE);
         world.spec["paused"] = true.into();
         let plan = world.plan();
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_without_a_deadline() {
+    fn nothing_is_reported_without_a_deadline() {
         let mut world = World::new(3).set("a", 3, 3).current("a");
         world.status = serde_json::json!({});
         world.spec["paused"] = true.into();

@@ -1,4 +1,4 @@
-//! The `Progressing` condition: whether a rollout is complete, gets on, or has been stuck for too long.
+//! The condition `Progressing`: whether a rollout is complete, makes progress, or has passed its progress deadline.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// Writes the status with an estimate of progress if it differs from what is stored, and arranges for the next look.
+/// Plans a status write with an updated condition `Progressing`, and the time of the next check of the deadline.
 ///
 /// Upstream: `syncRolloutStatus`.
 pub fn write(draft: &mut Draft<'_>) {
@@ -37,14 +37,14 @@ pub fn write(draft: &mut Draft<'_>) {
     let written = draft.write(status, None, "counts, availability or progress changed");
     if let Some(deadline) = draft.spec().deadline() {
         let requeue = next_look(draft, deadline);
-        // What was just written brings the key back by itself; that it does is not relied on.
+        // The event of the status write enqueues the key earlier; this delay only covers a missing event.
         let requeue =
             if written && requeue == Requeue::RateLimited { Requeue::After(Duration::from_secs(2)) } else { requeue };
         draft.look_again(requeue);
     }
 }
 
-/// Whether all replicas are new and available, and this generation has been looked at.
+/// Returns whether all replicas are new and available, and the status describes the current generation.
 ///
 /// Upstream: `DeploymentComplete`.
 pub fn is_complete(draft: &Draft<'_>, status: &DeploymentStatus) -> bool {
@@ -54,7 +54,7 @@ pub fn is_complete(draft: &Draft<'_>, status: &DeploymentStatus) -> bool {
 }
 
 fn estimate(draft: &Draft<'_>, status: &mut DeploymentStatus, deadline: i64) {
-    // Only one ReplicaSet has Pods and its rollout was complete: this is scaling or a lost Pod, no rollout.
+    // The rollout was complete and only the new ReplicaSet has Pods: the cause is scaling or a lost Pod, not a rollout.
     if status.replicas == status.updated_replicas && progress_is(&draft.status, NEW_REPLICA_SET_AVAILABLE) {
         return;
     }
@@ -78,7 +78,7 @@ fn estimate(draft: &Draft<'_>, status: &mut DeploymentStatus, deadline: i64) {
     }
 }
 
-/// Whether anything got better. Upstream: `DeploymentProgressing`.
+/// Returns whether any count improved. Upstream: `DeploymentProgressing`.
 fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
     new.updated_replicas > old.updated_replicas
         || new.replicas - new.updated_replicas < old.replicas - old.updated_replicas
@@ -86,7 +86,7 @@ fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
         || new.available_replicas > old.available_replicas
 }
 
-/// Upstream: `DeploymentTimedOut`.
+/// Returns whether the progress deadline has passed. Upstream: `DeploymentTimedOut`.
 fn has_timed_out(condition: &Condition, deadline: i64, now: Timestamp) -> bool {
     match condition.reason.as_str() {
         NEW_REPLICA_SET_AVAILABLE => false,
@@ -95,16 +95,16 @@ fn has_timed_out(condition: &Condition, deadline: i64, now: Timestamp) -> bool {
     }
 }
 
-/// How long until the deadline.
+/// Returns the time until the deadline; negative after it.
 fn left(condition: &Condition, deadline: i64, now: Timestamp) -> SignedDuration {
     let since = condition.last_update_time.unwrap_or(Timestamp::MIN);
     SignedDuration::from_secs(deadline).saturating_sub(now.duration_since(since))
 }
 
-/// When to look whether the deadline has passed.
+/// Returns when to check whether the deadline has passed.
 ///
-/// Never after a complete rollout: it cannot time out. Upstream: `requeueStuckDeployment`, which then comes back as fast as
-/// the queue allows.
+/// No check is needed after a complete rollout, because it cannot time out. Upstream: `requeueStuckDeployment`, which then
+/// requeues as fast as the queue allows.
 fn next_look(draft: &Draft<'_>, deadline: i64) -> Requeue {
     let Some(condition) = conditions::progress(&draft.status) else { return Requeue::AsPlanned };
     let settled = [NEW_REPLICA_SET_AVAILABLE, PROGRESS_DEADLINE_EXCEEDED].contains(&condition.reason.as_str());
@@ -117,7 +117,7 @@ fn next_look(draft: &Draft<'_>, deadline: i64) -> Requeue {
     }
 }
 
-/// The failure to pass on: the newest ReplicaSet's, or else the first of all.
+/// Returns the `ReplicaFailure` condition to copy: that of the new ReplicaSet, or else the first one of the old ReplicaSets.
 fn replica_failure<'d>(draft: &'d Draft<'_>) -> Option<&'d Condition> {
     let mut sets = draft.new_set().into_iter().chain(draft.old_sets());
     sets.find_map(|set| list::get(&set.status().conditions, REPLICA_FAILURE))

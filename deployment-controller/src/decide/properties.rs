@@ -1,4 +1,4 @@
-//! What holds for every plan, in worlds that users, kubelets and time change as they like.
+//! Invariants of every plan, while users, the ReplicaSet controller and time change the objects at random.
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -11,15 +11,15 @@ use crate::{
     world::World,
 };
 
-/// Something that happens between two syncs.
+/// A change of the objects between two syncs.
 #[derive(Clone, Debug)]
 enum Happening {
-    /// The ReplicaSet controller looks at a ReplicaSet: so many of its Pods exist and are available.
+    /// The ReplicaSet controller syncs a ReplicaSet: all its Pods exist, and up to `available` of them are available.
     Look {
         set: usize,
         available: i64,
     },
-    /// The user changes the template to one of a few.
+    /// The user selects one of four templates.
     Template(u8),
     Scale(i64),
     Pause(bool),
@@ -28,14 +28,14 @@ enum Happening {
         surge: i64,
         unavailable: i64,
     },
-    /// Time passes.
+    /// The given number of seconds passes.
     Wait(i64),
-    /// Somebody scales a ReplicaSet by hand.
+    /// A user scales a ReplicaSet directly.
     ByHand {
         set: usize,
         size: i64,
     },
-    /// Old Pods linger or end.
+    /// Sets the number of unfinished Pods of a ReplicaSet.
     Linger {
         set: usize,
         count: usize,
@@ -56,7 +56,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// Makes it happen.
+/// Applies a change to the objects.
 fn happen(world: &mut World, happening: &Happening) {
     let user = |world: &mut World, pointer: &str, value: Value| {
         *world.spec.pointer_mut(pointer).unwrap() = value;
@@ -110,7 +110,7 @@ fn number(set: &Value, pointer: &str) -> i64 {
     set.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// The invariants of one plan, as carried out on `before`.
+/// Checks the invariants of one plan while it is applied to `before`.
 fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
     let snapshot = before.snapshot();
     let (limits, spec) = (snapshot.limits, &snapshot.deployment.spec);
@@ -119,7 +119,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
     let new = new.map(|set| set.metadata.name.to_string());
     let total = |world: &World| world.sets.iter().map(|set| number(set, "/spec/replicas")).sum::<i64>();
 
-    // 1, 2 and 3, write by write.
+    // Invariants 1, 2 and 3 hold after every write.
     let mut world = before.clone();
     for step in &plan.steps {
         let was = world.clone();
@@ -145,7 +145,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
         }
         let enlarges = match &step.action {
             Action::CreateReplicaSet { .. } => true,
-            // Following spec.replicas is no rollout.
+            // A size that follows `spec.replicas` is not part of a rollout.
             Action::ChangeReplicaSet { change, .. } => {
                 change.size.is_some_and(|(from, to)| to > from) && step.why == "no old Pod runs any more"
             }
@@ -155,18 +155,18 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
             for set in &snapshot.claims.keep {
                 let old = new.as_deref() != Some(&*set.metadata.name);
                 let runs = snapshot.running_pods.get(&set.metadata.uid).is_some_and(|count| *count > 0);
-                prop_assert!(!(old && runs), "old Pods of {} run: {step:?}", set.metadata.name);
+                prop_assert!(!(old && runs), "old Pods of {} have not finished: {step:?}", set.metadata.name);
             }
         }
     }
-    // 4: no action touches a template or selector. 6: what is deleted is idle, and never the newest.
+    // Invariant 4: no action touches a template or selector. Invariant 6: a deleted ReplicaSet is idle and never the new one.
     for name in plan.deleted() {
         let set = before.sets.iter().find(|set| set["metadata"]["name"] == *name).unwrap();
         prop_assert_ne!(Some(&name), new.as_ref());
         prop_assert_eq!(number(set, "/spec/replicas") + number(set, "/status/replicas"), 0);
         prop_assert!(number(set, "/metadata/generation") <= number(set, "/status/observedGeneration"));
     }
-    // 5: revisions only grow, and the newest ReplicaSet has the highest.
+    // Invariant 5: revisions only grow, and the new ReplicaSet has the highest one.
     let revision = |set: &Value| set["metadata"]["annotations"][REVISION].as_str().unwrap().parse::<i64>().unwrap();
     for set in &world.sets {
         let was = before.sets.iter().find(|s| s["metadata"]["name"] == set["metadata"]["name"]);
@@ -184,13 +184,13 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
             prop_assert!(at == newest || *other < revisions[newest], "{revisions:?} {newest}");
         }
     }
-    // 9: no creation in a pause.
+    // Invariant 9: no ReplicaSet is created during a pause.
     prop_assert!(!spec.paused || plan.created().is_none());
-    // 11: every event of a size tells of one.
+    // Invariant 11: every Event about a size belongs to one change of a size.
     let told = plan.events().iter().filter(|event| event.starts_with("Scaled")).count();
     let created = plan.created().is_some_and(|(_, body)| body["spec"]["replicas"] != 0);
     prop_assert_eq!(told, plan.sizes().len() + usize::from(created));
-    // 12: when the deadline may be called exceeded.
+    // Invariant 12: when the progress deadline may be reported as exceeded.
     let stored = progress(&snapshot.deployment.status).map(|c| c.reason.to_string()).unwrap_or_default();
     let exceeded = plan.statuses().iter().any(|(_, (reason, _))| reason == PROGRESS_DEADLINE_EXCEEDED);
     if exceeded && stored != PROGRESS_DEADLINE_EXCEEDED {
@@ -199,7 +199,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
     Ok(world)
 }
 
-/// Lets every ReplicaSet have its Pods, all available, and none linger.
+/// Makes all Pods of every ReplicaSet available, and ends all surplus Pods.
 fn heal(world: &mut World) {
     world.running.clear();
     for at in 0..world.sets.len() {
@@ -222,7 +222,7 @@ proptest! {
             let plan = world.plan();
             world = check(&world, &plan)?;
         }
-        // Whatever has happened, once Pods come up and go away as they should the rollout ends, and then nothing is done.
+        // Once Pods start and end as they should, the rollout completes, and then the plan is empty.
         world.spec["paused"] = json!(false);
         let mut left = 100;
         heal(&mut world);
@@ -233,7 +233,7 @@ proptest! {
             world.now += SignedDuration::from_secs(1);
             left -= 1;
         }
-        prop_assert!(world.plan().is_idle(), "never ends: {:#?}", world.plan());
+        prop_assert!(world.plan().is_idle(), "still has steps after 100 syncs: {:#?}", world.plan());
         let snapshot = world.snapshot();
         for set in &snapshot.claims.keep {
             let newest = set.spec.template.is_of(&snapshot.deployment.spec.template);

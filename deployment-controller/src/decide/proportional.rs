@@ -1,14 +1,14 @@
-//! Proportional scaling: a change of `spec.replicas` in the middle of a rollout is shared by all ReplicaSets with Pods, so
-//! that it neither hastens nor turns back the rollout.
+//! Proportional scaling: all active ReplicaSets share a change of `spec.replicas` during a rollout, so that the change neither
+//! speeds up nor reverts the rollout.
 
 use std::cmp::Reverse;
 
 use crate::{decide::draft::Draft, objects::MAX_REPLICAS};
 
-/// The size each of the `active` ReplicaSets gets, in the order in which they are written.
+/// Returns the index and new size of each `active` ReplicaSet, in the order of the writes.
 ///
-/// Upstream: `scale`, `GetReplicaSetProportion`; which multiplies in 32 bits, and where somebody has scaled a ReplicaSet by
-/// hand may let it grow beyond what is allowed.
+/// Upstream: `scale`, `GetReplicaSetProportion`. These multiply in 32 bits, and exceed the maximum if a user has scaled a
+/// ReplicaSet directly.
 pub fn sizes(draft: &Draft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
     let limits = draft.limits();
     let allowed = if limits.replicas == 0 { 0 } else { limits.most() };
@@ -19,7 +19,7 @@ pub fn sizes(draft: &Draft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
     if sizes.iter().map(|(_, size)| size).sum::<i64>() > allowed {
         sizes = share_out(draft, &order, to_add, |fraction| fraction.min(0));
     }
-    // What shrinks makes room for what grows.
+    // ReplicaSets that scale down come first, to make room for the others.
     sizes.sort_by_key(|(at, size)| *size > draft.sets[*at].replicas);
     sizes
 }
@@ -32,7 +32,7 @@ fn share_out(draft: &Draft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> 
             1.. => bound(fraction(draft, *at)).min(left),
             _ => bound(fraction(draft, *at)).max(left),
         };
-        // A share of sizes near the largest number is larger than any number.
+        // For sizes near `i32::MAX` the share may be `i64::MAX`, so the sums saturate.
         left = left.saturating_sub(share);
         (*at, draft.sets[*at].replicas.saturating_add(share))
     };
@@ -43,11 +43,11 @@ fn share_out(draft: &Draft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> 
     sizes
 }
 
-/// Largest first; of equal ones the newest grows and the oldest shrinks first.
+/// Largest first; among equal sizes, the newest scales up first and the oldest scales down first.
 fn order(draft: &Draft<'_>, active: &[usize], to_add: i64) -> Vec<usize> {
     let mut order = active.to_vec();
     let size = |at: &usize| Reverse(draft.sets[*at].replicas);
-    // Positions follow creation time and then name.
+    // Indexes follow creation time and then name.
     match to_add {
         1.. => order.sort_by_key(|at| (size(at), Reverse(*at))),
         0 => order.sort_by_key(|at| (Some(*at) == draft.new, Reverse(*at))),
@@ -56,7 +56,7 @@ fn order(draft: &Draft<'_>, active: &[usize], to_add: i64) -> Vec<usize> {
     order
 }
 
-/// How much a ReplicaSet would grow (or shrink, below zero) with the Deployment's upper limit.
+/// Returns the change of a ReplicaSet's size in proportion to the change of the maximum; negative to scale down.
 fn fraction(draft: &Draft<'_>, at: usize) -> i64 {
     let (limits, set) = (draft.limits(), &draft.sets[at]);
     if limits.replicas == 0 {
@@ -67,7 +67,7 @@ fn fraction(draft: &Draft<'_>, at: usize) -> i64 {
         return 0;
     }
     let [size, most, max] = [set.replicas, limits.most(), before].map(i128::from);
-    // Rounded half away from zero; nothing here is below it.
+    // Rounds half away from zero; all operands are positive.
     let share = (2 * size * most + max) / (2 * max);
     i64::try_from(share).unwrap_or(i64::MAX) - set.replicas
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::{objects::DESIRED_REPLICAS, world::World};
 
-    /// Sets oldest first, the last of them the newest; what sizes they get.
+    /// Scales `sets`, given oldest first with the new ReplicaSet last, and returns their names and new sizes.
     fn scaled(replicas: i64, surge: i64, sets: &[(&str, i64, &str)], status: i64) -> Vec<(String, i64)> {
         let mut world = World::new(replicas);
         world.spec["strategy"]["rollingUpdate"] = json!({"maxSurge": surge, "maxUnavailable": 1});
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_shares() {
+    fn each_set_gets_its_share() {
         for (replicas, surge, sets, status, want) in [
             (12, 2, vec![("old", 6, "10"), ("new", 4, "10")], 10, vec![8, 6]),
             (20, 4, vec![("a", 7, "15"), ("b", 5, "15"), ("c", 3, "15")], 15, vec![11, 8, 5]),
@@ -125,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn a_set_scaled_by_hand_does_not_grow_beyond_all_bounds() {
-        // Its share of six times what there was once: upstream makes it 12, and the other one 0.
+    fn a_set_scaled_by_hand_does_not_exceed_the_maximum() {
+        // The share is six times the size: upstream scales this ReplicaSet to 12 and the other one to 0.
         let got = scaled(6, 0, &[("hand", 2, "1"), ("new", 6, "6")], 8);
         assert_eq!(got, [("hand".to_owned(), 2), ("new".to_owned(), 4)]);
     }
@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_add_up_to_what_is_allowed(
+        fn sizes_add_up_to_the_maximum(
             replicas in 0i64..200, surge in 0i64..50,
             sets in prop::collection::vec((1i64..80, 0i64..200), 2..6), status in 0i64..300,
         ) {
@@ -153,7 +153,7 @@ mod tests {
             let after: i64 = got.iter().map(|(_, size)| size).sum();
             let allowed = if replicas == 0 { 0 } else { replicas + surge };
             prop_assert!(got.iter().all(|(_, size)| *size >= 0));
-            // The largest takes what rounding leaves, and cannot give more than it has.
+            // The largest ReplicaSet absorbs rounding errors, but only down to size 0.
             let floored = got.iter().zip(&sets).any(|((_, size), (before, _))| *size == 0 && *before > 0);
             prop_assert!(after == allowed || (after > allowed && floored));
         }

@@ -1,4 +1,4 @@
-//! The strategy `Recreate`: no new Pod before the last old one has ended.
+//! The strategy `Recreate`: no new Pod starts before the last old Pod has ended.
 
 use crate::{
     decide::{
@@ -10,13 +10,14 @@ use crate::{
     plan::OnFailure,
 };
 
-/// Plans the next step of a rollout: old ReplicaSets to 0, wait for their Pods, then the new one at full size.
+/// Plans the next step of a rollout: scale old ReplicaSets to 0, wait for the end of their Pods, then give the new ReplicaSet its
+/// full size.
 ///
 /// Upstream: `rolloutRecreate`.
 pub fn roll_out(draft: &mut Draft<'_>) {
     let mut scaled = false;
     for at in draft.old_indexes() {
-        scaled |= scale::resize(draft, at, 0, Write::Size, OnFailure::End, "old Pods go first");
+        scaled |= scale::resize(draft, at, 0, Write::Size, OnFailure::End, "old Pods are removed first");
     }
     if scaled || old_pods_run(draft) {
         return progress::write(draft);
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_or_a_pod_that_runs_holds_the_new_set_back() {
+    fn the_new_set_waits_for_the_old_status_and_for_unfinished_old_pods() {
         let world = recreate(3).set("a", 0, 0);
         assert_eq!(world.plan().created().unwrap().1["spec"]["replicas"], 3);
         let mut counted = recreate(3).set("a", 0, 0);
@@ -76,13 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_the_new_set_hold_nothing_back() {
+    fn the_new_set_does_not_wait_for_its_own_pods() {
         let world = recreate(3).set("a", 0, 0).set("b", 0, 0).current("b").running("b", 2);
         assert_eq!(world.plan().sizes(), [("b".to_owned(), 0, 3)]);
     }
 
     #[test]
-    fn progress_without_a_new_set_is_that_of_the_deployment() {
+    fn progress_without_a_new_set_names_the_deployment() {
         let mut world = recreate(4).set("a", 0, 0).running("a", 4).condition(PROGRESSING, RESUMED);
         world.status["replicas"] = json!(4);
         let plan = world.plan();

@@ -1,4 +1,4 @@
-//! The revision of the newest ReplicaSet, and what it takes over from the Deployment.
+//! The revision of the new ReplicaSet, and the annotations that it copies from the Deployment.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use crate::{
     plan::{SetChange, Step},
 };
 
-/// The longest revision history in bytes. Upstream: `maxRevHistoryLengthInChars`.
+/// Maximum length of the revision history in bytes. Upstream: `maxRevHistoryLengthInChars`.
 const MAX_REV_HISTORY_LENGTH_IN_CHARS: usize = 2000;
 
-/// The revision after those of the old ReplicaSets.
+/// Returns the revision after the highest one of the old ReplicaSets.
 pub fn next(draft: &Draft<'_>) -> i64 {
     draft.old_sets().filter_map(Set::revision).max().unwrap_or(0).max(0).saturating_add(1)
 }
 
-/// Brings annotations, revision and `minReadySeconds` of the newest ReplicaSet up to date, and the Deployment's revision.
+/// Plans updates of the annotations, the revision and `minReadySeconds` of the new ReplicaSet, and of the Deployment's revision.
 ///
-/// Nothing happens without such a ReplicaSet. Upstream: `getNewReplicaSet`, `SetNewReplicaSetAnnotations`.
+/// Does nothing without a new ReplicaSet. Upstream: `getNewReplicaSet`, `SetNewReplicaSetAnnotations`.
 pub fn sync(draft: &mut Draft<'_>) {
     let Some(at) = draft.new else { return };
     let change = change(draft.deployment(), &draft.sets[at], next(draft));
     if !change.annotations.is_empty() || change.min_ready_seconds.is_some() {
         let why = if change.annotations.contains_key(REVISION) {
-            "its template is the newest again"
+            "its template is current again"
         } else {
-            "it takes over what the Deployment says"
+            "annotations or minReadySeconds of the Deployment have changed"
         };
         draft.change(at, change, |action| Step::new(action, why));
     }
@@ -41,10 +41,10 @@ pub fn sync(draft: &mut Draft<'_>) {
         let message = format!("Found new replica set {:?}", set.name);
         conditions::set(&mut status, conditions::progressing(FOUND_NEW_REPLICA_SET, &message, draft.snapshot.now));
     }
-    draft.write(status, revision, "the newest ReplicaSet is known");
+    draft.write(status, revision, "the new ReplicaSet exists");
 }
 
-/// What changes of the newest ReplicaSet when `next` is the revision after those of all others.
+/// Returns the changes to the new ReplicaSet. `next` is the revision after the highest one of all other ReplicaSets.
 fn change(deployment: &Deployment, set: &Set<'_>, next: i64) -> SetChange {
     let mut annotations = copied(deployment, |key| set.annotation(key));
     let min_ready = deployment.spec.min_ready_seconds;
@@ -58,21 +58,23 @@ fn change(deployment: &Deployment, set: &Set<'_>, next: i64) -> SetChange {
                 annotations.insert(REVISION_HISTORY.to_owned(), history);
             }
         }
-        // Somebody else's idea of a revision: hands off, unless the ReplicaSet is written anyway.
+        // Another writer set a revision that is not an integer: leave the annotations alone, unless the ReplicaSet is written
+        // anyway.
         Err(_) if min_ready.is_none() => annotations.clear(),
         _ => {}
     }
     SetChange { size: None, annotations, min_ready_seconds: min_ready }
 }
 
-/// The Deployment's annotations that a ReplicaSet with these `known` ones lacks or has otherwise. Those removed from the Deployment stay.
+/// Returns the annotations of the Deployment that are missing or different in `known`. Removals are not copied.
 pub fn copied<'s>(deployment: &Deployment, known: impl Fn(&str) -> Option<&'s str>) -> BTreeMap<String, String> {
     let all = deployment.metadata.annotations.iter();
     let missing = all.filter(|(key, value)| !is_never_copied(key) && known(key) != Some(value));
     missing.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// The history with one more revision; its oldest entries go when it becomes too long. None if not even that helps.
+/// Appends a revision to the history and drops the oldest entries if it becomes too long. `None` if the revision alone is too
+/// long.
 fn append(history: &str, revision: &str) -> Option<String> {
     if history.is_empty() || history.starts_with(',') {
         return Some(revision.to_owned());
@@ -100,7 +102,7 @@ mod tests {
     use crate::world::World;
 
     #[test]
-    fn the_table_of_histories() {
+    fn histories_grow_and_drop_their_oldest_entries() {
         assert_eq!(append("", "3").as_deref(), Some("3"));
         assert_eq!(append("1,3", "5").as_deref(), Some("1,3,5"));
         assert_eq!(append(",7", "5").as_deref(), Some("5"));
@@ -110,12 +112,16 @@ mod tests {
         let got = append(&long, "1234").unwrap();
         assert_eq!(got, format!("{},1234", &long[3..]));
         assert_eq!(got.len(), 2000);
-        assert_eq!(append("1", &"9".repeat(2000)).as_deref(), Some(&*"9".repeat(2000)), "all others had to go");
+        assert_eq!(
+            append("1", &"9".repeat(2000)).as_deref(),
+            Some(&*"9".repeat(2000)),
+            "all older entries are dropped"
+        );
         assert_eq!(append("1", &"9".repeat(2001)), None);
     }
 
     #[test]
-    fn the_table_of_revisions() {
+    fn the_new_set_gets_the_highest_revision() {
         for (olds, new, want) in [
             (vec!["1", "2", "4"], Some("3"), Some(("5", Some("3")))),
             (vec!["1", "2"], Some("7"), None),
@@ -141,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_copied_and_never_taken_back() {
+    fn annotations_are_copied_and_never_removed() {
         let mut world = World::new(3).set("a", 3, 3).current("a").annotate("gone", "1").annotate("changed", "old");
         world.annotations = json!({REVISION: "1", "changed": "new", "added": "", ROLLBACK: "x",
             "kubectl.kubernetes.io/last-applied-configuration": "{}"});
@@ -152,7 +158,7 @@ mod tests {
     const ROLLBACK: &str = crate::objects::ROLLBACK_TO;
 
     #[test]
-    fn min_ready_seconds_reach_the_set() {
+    fn min_ready_seconds_are_copied_to_the_set() {
         let mut world = World::new(3).set("a", 3, 3).current("a");
         world.spec["minReadySeconds"] = json!(7);
         let change = world.plan().changes("a").remove(0);
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_was_there_starts_the_deadline() {
+    fn an_existing_set_starts_the_progress_deadline() {
         let mut world = World::new(3).set("a", 3, 1).current("a");
         world.status = json!({});
         world.annotations = json!({});
@@ -179,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_history_never_grows_beyond_its_bound(entries in prop::collection::vec(0i64..10_000_000, 0..600), next in 1i64..i64::MAX) {
+        fn a_history_never_exceeds_its_maximum_length(entries in prop::collection::vec(0i64..10_000_000, 0..600), next in 1i64..i64::MAX) {
             let mut history = String::new();
             for entry in entries {
                 history = append(&history, &entry.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! The deprecated request to roll back, an annotation on the Deployment.
+//! The deprecated annotation on a Deployment that requests a rollback.
 
 use crate::{
     decide::{
@@ -10,12 +10,12 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Which revision is asked for, if one is; 0 is the one before the newest. What is no integer is no request.
+/// Returns the requested revision; 0 means the revision before the newest. A value that is not an integer is ignored.
 pub fn requested(snapshot: &Snapshot) -> Option<i64> {
     snapshot.deployment.metadata.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
-/// Plans the rollback and the end of the request, whether it can be met or not.
+/// Plans the rollback and the removal of the annotation; only the removal if the rollback is impossible.
 ///
 /// Upstream: `rollback`.
 pub fn roll_back(draft: &mut Draft<'_>, revision: i64) {
@@ -42,16 +42,16 @@ pub fn roll_back(draft: &mut Draft<'_>, revision: i64) {
     let step = if let Some(source) = other {
         let action = Action::RollBack(SetRef::of(&source.metadata));
         let message = format!("Rolled back deployment {deployment:?} to revision {revision}");
-        Step::new(action, "a rollback is asked for").telling(Event::normal("DeploymentRollback", message))
+        Step::new(action, "a rollback was requested").telling(Event::normal("DeploymentRollback", message))
     } else {
         let message = format!("The rollback revision contains the same template as current deployment {deployment:?}");
         let event = Event::warning("DeploymentRollbackTemplateUnchanged", message);
-        Step::new(Action::ClearRollback, "the template is the one asked for").telling(event)
+        Step::new(Action::ClearRollback, "the template is already the requested one").telling(event)
     };
     draft.push(step);
 }
 
-/// The second-highest revision; 0 if there is none.
+/// Returns the second-highest revision; 0 if there is none.
 fn last(draft: &Draft<'_>) -> i64 {
     let mut revisions: Vec<i64> = draft.sets.iter().filter_map(Set::revision).collect();
     revisions.sort_unstable();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_met_or_cleared() {
+    fn requests_are_fulfilled_or_cleared() {
         for (request, target, want) in [
             ("1", Some("a"), "Rolled back deployment \"web\" to revision 1"),
             ("0", Some("b"), "Rolled back deployment \"web\" to revision 2"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_revision_needs_two() {
+    fn the_last_revision_needs_two_revisions() {
         let mut only = World::new(3).set("c", 3, 3).current("c");
         only.annotations = json!({REVISION: "1", ROLLBACK_TO: "0"});
         assert_eq!(only.plan().events(), ["Unable to find last revision."]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_integer_or_comes_in_a_pause_is_left_alone() {
+    fn requests_that_are_not_integers_or_come_during_a_pause_are_left_alone() {
         for request in ["", "x", "1.5"] {
             assert!(world(request).plan().events().is_empty(), "{request:?}");
         }

@@ -1,4 +1,4 @@
-//! The strategy `RollingUpdate`: step by step, within maxSurge and maxUnavailable.
+//! The strategy `RollingUpdate`: replaces Pods step by step, within maxSurge and maxUnavailable.
 
 use crate::{
     decide::{
@@ -10,7 +10,7 @@ use crate::{
     plan::OnFailure,
 };
 
-/// Plans the next step of a rollout: either the new ReplicaSet grows or the old ones shrink.
+/// Plans the next step of a rollout: scales up the new ReplicaSet, or else scales down the old ones.
 ///
 /// Upstream: `rolloutRolling`.
 pub fn roll_out(draft: &mut Draft<'_>) {
@@ -26,7 +26,7 @@ pub fn roll_out(draft: &mut Draft<'_>) {
     progress::write(draft);
 }
 
-/// Sizes the new ReplicaSet as far as maxSurge allows. Says whether its size changes.
+/// Scales the new ReplicaSet as far as maxSurge allows. Returns whether its size changes.
 fn grow(draft: &mut Draft<'_>) -> bool {
     let Some(at) = draft.new else { return false };
     let (limits, current) = (draft.limits(), draft.sets[at].replicas);
@@ -38,11 +38,10 @@ fn grow(draft: &mut Draft<'_>) -> bool {
     scale::resize(draft, at, to, Write::Size, OnFailure::End, why)
 }
 
-/// Shrinks the old ReplicaSets as far as maxUnavailable allows: first by what is not available anyway. Says whether a size
-/// changes.
+/// Scales down the old ReplicaSets as far as maxUnavailable allows, unavailable replicas first. Returns whether a size changes.
 ///
-/// Availability counts only up to a ReplicaSet's size everywhere, because a status may still count Pods that are on their
-/// way out. Upstream: `reconcileOldReplicaSets`, which counts them in some places and gives up in others.
+/// Available replicas are always capped at the size of their ReplicaSet, because a status may still count Pods that are about to
+/// be deleted. Upstream's `reconcileOldReplicaSets` counts them in some places and aborts in others.
 fn shrink(draft: &mut Draft<'_>) -> bool {
     let active: Vec<usize> = draft.old_indexes().into_iter().filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.is_empty() {
@@ -63,7 +62,7 @@ fn shrink(draft: &mut Draft<'_>) -> bool {
         let set = &draft.sets[at];
         let unhealthy = (set.replicas - set.available_within_size()).min(budget);
         if unhealthy > 0 {
-            cut(draft, at, unhealthy, "its replicas that are not available do not count");
+            cut(draft, at, unhealthy, "its unavailable replicas do not count towards the minimum");
             budget -= unhealthy;
         }
     }
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_begins_with_what_surge_and_unavailability_allow() {
+    fn the_first_step_uses_max_surge_and_max_unavailable() {
         let world = World::new(8).set("old", 8, 8);
         let plan = world.plan();
         let (_, body) = plan.created().unwrap();
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_states() {
+    fn each_state_has_its_next_step() {
         for (sets, want) in [
             (vec![("old", 6, 6), ("new", 2, 0)], vec![to("new", 2, 4)]),
             (vec![("old", 6, 6), ("new", 4, 0)], vec![]),
@@ -115,7 +114,7 @@ mod tests {
             (vec![("a", 3, 0), ("b", 3, 3), ("new", 4, 1)], vec![to("a", 3, 2)]),
             (vec![("bad", 4, 0), ("new", 6, 6)], vec![to("bad", 4, 0)]),
             (vec![("new", 6, 6)], vec![to("new", 6, 8)]),
-            // Upstream gives up on a status that is ahead of the size; ours does not count what is on its way out.
+            // Upstream aborts if a status counts more Pods than the size; this controller ignores the surplus.
             (vec![("old", 6, 8), ("new", 4, 4)], vec![to("old", 6, 2)]),
             (vec![("old", 6, 8), ("new", 4, 0)], vec![]),
             (vec![("new", 9, 8)], vec![to("new", 9, 8)]),
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn rolling_over_a_bad_rollout_first_removes_what_is_bad() {
+    fn a_rollout_during_a_failed_one_first_removes_the_failed_pods() {
         let world = World::new(8).set("good", 6, 6).set("bad", 4, 0);
         let plan = world.plan();
         let (name, body) = plan.created().unwrap();
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn rolling_back_first_removes_what_is_bad() {
+    fn a_rollback_first_removes_the_failed_pods() {
         let world = World::new(8).set("good", 6, 6).set("bad", 4, 0).current("good");
         assert_eq!(moves(&world), [to("bad", 4, 0)]);
         let world = World::new(8).set("good", 6, 6).set("bad", 0, 0).current("good");
@@ -148,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_set_whose_status_is_ahead_of_its_size_does_not_widen_the_budget() {
-        // Just shrunk from 8 to 4: four of its eight available Pods are on their way out.
+    fn surplus_available_pods_of_the_new_set_do_not_raise_the_budget() {
+        // The new ReplicaSet was just scaled from 8 to 4: four of its eight available Pods are about to be deleted.
         let world = World::new(8).set("old", 6, 6).set("new", 4, 8).current("new");
         assert_eq!(moves(&world), [to("old", 6, 2)]);
     }
 
     #[test]
-    fn a_failed_cut_leaves_the_others_out_and_is_told_after_the_status() {
+    fn a_failed_scale_down_skips_the_others_and_fails_the_sync_after_the_status() {
         let plan = World::new(8).set("a", 3, 3).set("b", 3, 3).set("new", 4, 4).current("new").plan();
         let cuts: Vec<OnFailure> = plan.steps.iter().map(|step| step.on_failure).collect();
         assert_eq!(cuts, [OnFailure::LeaveOthersOut, OnFailure::LeaveOthersOut, OnFailure::End]);

@@ -1,4 +1,4 @@
-//! Sizes: writing them, and following `spec.replicas` outside of a rollout.
+//! Sizes of ReplicaSets: how they are written, and how they follow `spec.replicas` outside of a rollout.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::{
     plan::{Event, OnFailure, SetChange, Step},
 };
 
-/// When annotations of a size are worth a write of their own.
+/// Whether a request is sent if only the annotations of a size are stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Only with the size.
+    /// A request is sent only if the size changes.
     Size,
-    /// Also by themselves.
+    /// A request is sent if the size or an annotation changes.
     SizeOrAnnotations,
 }
 
-/// The annotations that go with every size.
+/// Returns the annotations that are written with every size.
 pub fn annotations(limits: Limits) -> BTreeMap<String, String> {
     BTreeMap::from([
         (DESIRED_REPLICAS.to_owned(), limits.replicas.to_string()),
@@ -29,7 +29,7 @@ pub fn annotations(limits: Limits) -> BTreeMap<String, String> {
     ])
 }
 
-/// Plans a size, with its annotations and its Event. Says whether the size changes.
+/// Plans a size with its annotations and its Event. Returns whether the size changes.
 ///
 /// Upstream: `scaleReplicaSet`.
 pub fn resize(draft: &mut Draft<'_>, at: usize, to: i64, write: Write, on_failure: OnFailure, why: &str) -> bool {
@@ -53,7 +53,7 @@ pub fn resize(draft: &mut Draft<'_>, at: usize, to: i64, write: Write, on_failur
     from != to
 }
 
-/// Whether `spec.replicas` has changed since a ReplicaSet with Pods was last sized.
+/// Returns whether `spec.replicas` has changed since the size of a ReplicaSet with Pods was last written.
 ///
 /// Upstream: `isScalingEvent`.
 pub fn is_scaling_event(draft: &Draft<'_>) -> bool {
@@ -67,8 +67,8 @@ fn has_other_desired(set: &Set<'_>, wanted: i64) -> bool {
 
 /// Plans the sizes that follow `spec.replicas`.
 ///
-/// A size that is right already keeps annotations that are not; those alone are then written, or the Deployment would be in
-/// a scaling event for good. Upstream: `scale`, which leaves them.
+/// If the only active ReplicaSet has the right size and stale annotations, only the annotations are written. Upstream's `scale`
+/// leaves them stale, so that the Deployment stays in a scaling event for ever.
 pub fn scale(draft: &mut Draft<'_>) {
     let wanted = draft.limits().replicas;
     let active: Vec<usize> = (0..draft.sets.len()).filter(|at| draft.sets[*at].replicas > 0).collect();
@@ -87,14 +87,14 @@ pub fn scale(draft: &mut Draft<'_>) {
     match draft.spec().strategy.kind {
         StrategyType::RollingUpdate => {
             for (at, size) in proportional::sizes(draft, &active) {
-                let why = "the Deployment was scaled during a rollout: each gets its share";
+                let why = "the Deployment was scaled during a rollout: each ReplicaSet gets its share";
                 resize(draft, at, size, Write::SizeOrAnnotations, OnFailure::End, why);
             }
         }
         StrategyType::Recreate if !draft.spec().paused => {
             for at in active {
                 let size = draft.sets[at].replicas;
-                let why = "the Deployment was scaled; sizes change once old replicas may go";
+                let why = "the Deployment was scaled; the rollout changes the sizes afterwards";
                 resize(draft, at, size, Write::SizeOrAnnotations, OnFailure::End, why);
             }
         }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(plan.sizes(), [("a".to_owned(), 4, 6)]);
         assert_eq!(plan.events(), ["Scaled up replica set a from 4 to 6"]);
         assert_eq!(plan.annotations("a"), annotations(Limits { replicas: 6, surge: 2, unavailable: 1 }));
-        assert_eq!(plan.last_status().unavailable_replicas, 0, "sizes written in this sync do not count yet");
+        assert_eq!(plan.last_status().unavailable_replicas, 0, "the status does not count sizes written in this sync");
     }
 
     #[test]
@@ -152,24 +152,24 @@ mod tests {
 
     #[test]
     fn stale_annotations_alone_are_written_once() {
-        // Scaled by hand to what the Deployment wants now: upstream stays in a scaling event for ever.
+        // A user has scaled the ReplicaSet to the desired size: upstream stays in a scaling event for ever.
         let world = desired(World::new(4).set("a", 4, 4).current("a"), "9", "12");
         let plan = world.plan();
         assert_eq!((plan.sizes(), plan.events()), (vec![], vec![]));
         assert_eq!(plan.annotations("a").get(DESIRED_REPLICAS).unwrap(), "4");
-        // An annotation that is no number is no scaling event, and nothing is written.
+        // An annotation that is not a number causes neither a scaling event nor a write.
         let world = desired(World::new(4).set("a", 4, 4).current("a"), "+9", "12");
         assert!(world.plan().changes("a").is_empty());
     }
 
     #[test]
-    fn a_saturated_new_set_ends_the_others_newest_first() {
+    fn a_saturated_new_set_scales_others_to_zero_newest_first() {
         let world = desired(World::new(4).set("a", 1, 1), "9", "9").set("b", 2, 2).set("c", 4, 4).current("c");
         assert_eq!(world.plan().sizes(), [("b".to_owned(), 2, 0), ("a".to_owned(), 1, 0)]);
     }
 
     #[test]
-    fn recreate_with_two_active_sets_is_not_stuck_in_a_scaling_event() {
+    fn recreate_with_two_active_sets_leaves_the_scaling_event() {
         let mut world = desired(desired(World::new(5).set("a", 3, 3), "4", "5").set("b", 1, 0), "4", "5").current("b");
         world.spec["strategy"] = json!({"type": "Recreate"});
         let plan = world.plan();

@@ -1,4 +1,4 @@
-//! The numbers of `status`, and whether enough Pods are available.
+//! The counts of `status`, and the condition `Available`.
 
 use crate::{
     decide::{
@@ -9,9 +9,9 @@ use crate::{
     snapshot::TerminatingReplicas,
 };
 
-/// The status without an estimate of progress.
+/// Computes the status with the stored condition `Progressing`.
 ///
-/// It counts the ReplicaSets as this sync found or made them: sizes it changes count in the next one.
+/// It counts the ReplicaSets as this sync found or created them: size changes of this sync count in the next one.
 /// Upstream: `calculateStatus`.
 pub fn calculate(draft: &Draft<'_>) -> DeploymentStatus {
     let (total, available) = (sum(draft, |set| set.counted), sum(draft, Set::available));
@@ -35,13 +35,13 @@ fn sum<'d, 'a>(draft: &'d Draft<'a>, of: impl Fn(&'d Set<'a>) -> i64) -> i64 {
     draft.sets.iter().map(of).sum()
 }
 
-/// Writes the status without an estimate of progress, if it differs from what is stored.
+/// Plans a write of the status, without an update of `Progressing`, if it differs from the stored one.
 pub fn write(draft: &mut Draft<'_>) {
     let status = calculate(draft);
     draft.write(status, None, "counts or availability changed");
 }
 
-/// Pods on their way out; unknown if a ReplicaSet that has been looked at does not say.
+/// Counts terminating Pods; `None` if a ReplicaSet that its controller has observed does not report them.
 fn terminating(draft: &Draft<'_>) -> Option<i64> {
     if draft.snapshot.terminating_replicas == TerminatingReplicas::Absent {
         return None;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn terminating_is_known_only_if_all_say_so() {
+    fn terminating_pods_are_known_only_if_all_sets_report_them() {
         for (observed, value, want) in
             [(0, json!(null), Some(0)), (1, json!(null), None), (1, json!(3), Some(3)), (0, json!(1), Some(1))]
         {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_the_server_drops_goes_along_and_is_no_reason_to_write() {
+    fn a_count_that_the_server_drops_does_not_cause_a_write() {
         let mut world = World::new(2).set("a", 2, 2).current("a");
         world.sets[0]["status"]["terminatingReplicas"] = json!(1);
         let mut snapshot = world.snapshot();
@@ -106,11 +106,11 @@ mod tests {
         draft.status = DeploymentStatus { terminating_replicas: None, ..status.clone() };
         assert!(!draft.write(status.clone(), None, "nothing new"));
         assert!(draft.write(DeploymentStatus { ready_replicas: 1, ..status }, None, "another count"));
-        assert_eq!(draft.status.terminating_replicas, Some(1), "the server may keep it by now");
+        assert_eq!(draft.status.terminating_replicas, Some(1), "the count is written with other changes");
     }
 
     #[test]
-    fn availability_has_its_own_times() {
+    fn the_available_condition_has_its_own_times() {
         let world = World::new(4).set("a", 4, 2).current("a");
         let plan = world.plan();
         let condition = plan.last_status().conditions.into_iter().find(|c| c.kind == AVAILABLE).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_that_is_being_deleted_only_has_its_status_kept() {
+    fn a_deployment_that_is_being_deleted_gets_only_a_status() {
         let mut world = World::new(4).set("a", 2, 1).set("b", 2, 2).current("b");
         world.deleting = true;
         let plan = world.plan();

@@ -1,4 +1,4 @@
-//! The situation of a draft in numbers, and what it waits for.
+//! The numbers of Pods of a draft, and what the rollout waits for.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     plan::{Situation, Why},
 };
 
-/// The situation of a draft.
+/// Returns the numbers of Pods for `/debug/explain`.
 pub(super) fn situation(draft: &Draft<'_>) -> Situation {
     Situation {
         limits: draft.limits(),
@@ -22,7 +22,7 @@ pub(super) fn situation(draft: &Draft<'_>) -> Situation {
     }
 }
 
-/// What a draft waits for, once its steps have been carried out.
+/// Returns the reasons why the rollout does not continue after the steps of the draft.
 pub(super) fn waiting(draft: &Draft<'_>) -> Vec<Why> {
     let mut out = Vec::new();
     if draft.snapshot.owner.deleting {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_that_waits_for_its_pods_says_for_how_many() {
+    fn waiting_for_pods_names_their_number() {
         let world = World::new(10).set("old", 9, 9).set("new", 4, 1).current("new");
         let explanation = world.explain();
         assert_eq!(
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_named() {
+    fn every_problem_is_named() {
         let mut world = World::new(4).set("old", 3, 3).set("new", 2, 0).current("new");
         world.settle();
         world = world.condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
@@ -109,7 +109,7 @@ mod tests {
             waiting(&world),
             [
                 "progress deadline exceeded 40s ago",
-                "ReplicaSet new has the current template and is being deleted; another one follows once it is gone",
+                "ReplicaSet new has the current template and is being deleted; a replacement follows once it is gone",
                 "ReplicaSet new cannot create or delete Pods: exceeded quota: small",
                 "ReplicaSet new has 0 of 2 Pods",
                 "2 new Pods are not available yet (minimum available 3, 3 available now; maxUnavailable 1)",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_named_and_a_settled_deployment_waits_for_nothing() {
+    fn a_pause_is_named_and_a_settled_deployment_has_nothing_to_wait_for() {
         let mut world = World::new(3).set("a", 3, 3).current("a").complete();
         assert_eq!(waiting(&world), Vec::<String>::new());
         world.spec["paused"] = json!(true);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_strategy_fails_in_one_line() {
+    fn an_unknown_strategy_fails_with_a_one_line_error() {
         let mut world = World::new(3).set("a", 3, 3).current("a").complete();
         world.spec["strategy"] = json!({"type": "BlueGreen"});
         assert_eq!(waiting(&world), ["unexpected deployment strategy type: BlueGreen"]);

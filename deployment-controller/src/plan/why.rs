@@ -1,21 +1,21 @@
-//! Why a rollout is where it is: the situation in numbers, and what is waited for.
+//! The state of a rollout for `/debug/explain`: numbers of Pods, and what the rollout waits for.
 
 use std::{fmt, sync::Arc};
 
 use crate::limits::Limits;
 
-/// The Pods of a Deployment in numbers.
+/// Numbers of Pods of a Deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Situation {
-    /// Limits.
+    /// Desired number of Pods, maxSurge and maxUnavailable.
     pub limits: Limits,
-    /// Pods of the newest ReplicaSet.
+    /// Pods of the new ReplicaSet.
     pub updated: i64,
-    /// Pods of the others.
+    /// Pods of all old ReplicaSets.
     pub old: i64,
-    /// Pods that are ready.
+    /// Ready Pods of all ReplicaSets.
     pub ready: i64,
-    /// Pods that are available.
+    /// Available Pods of all ReplicaSets.
     pub available: i64,
 }
 
@@ -28,62 +28,62 @@ impl fmt::Display for Situation {
     }
 }
 
-/// Something a Deployment waits for.
+/// A reason why a Deployment does not move on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Its selector would select everything.
+    /// The selector is empty and would match every Pod.
     SelectsAll,
-    /// It is being deleted.
+    /// The Deployment is being deleted.
     Deleting,
-    /// It is paused.
+    /// `spec.paused` is true.
     Paused {
-        /// Whether there is something to roll out.
+        /// Whether a rollout starts when the pause ends.
         pending: bool,
     },
-    /// Its progress deadline has passed.
+    /// The progress deadline has passed.
     DeadlineExceeded {
-        /// For how many seconds that has been known.
+        /// Seconds since the condition `Progressing` reported it.
         seconds: i64,
     },
-    /// The newest ReplicaSet is being deleted; nothing takes its place before it is gone.
+    /// The new ReplicaSet, named here, is being deleted; a replacement is created only after it is gone.
     NewSetDeleting(Arc<str>),
-    /// A ReplicaSet cannot create or delete Pods.
+    /// A ReplicaSet has the condition `ReplicaFailure`: it cannot create or delete Pods.
     ReplicaFailure {
-        /// Its name.
+        /// Name of the ReplicaSet.
         set: Arc<str>,
-        /// Why not.
+        /// Message of the condition.
         message: Box<str>,
     },
-    /// Old Pods still run, under the strategy `Recreate`.
+    /// Old Pods have not finished, under the strategy `Recreate`.
     OldPodsRun {
-        /// Of this ReplicaSet.
+        /// Name of the ReplicaSet that controls the Pods.
         set: Arc<str>,
-        /// How many.
+        /// Number of unfinished Pods.
         count: i64,
     },
-    /// A ReplicaSet has not created all its Pods yet.
+    /// The new ReplicaSet has not created all its Pods yet.
     PodsMissing {
-        /// Its name.
+        /// Name of the ReplicaSet.
         set: Arc<str>,
-        /// How many it has.
+        /// `status.replicas` of the ReplicaSet.
         actual: i64,
-        /// How many it should have.
+        /// `spec.replicas` of the ReplicaSet.
         wanted: i64,
     },
-    /// A ReplicaSet has not removed all Pods it should.
+    /// An old ReplicaSet has not removed all surplus Pods yet.
     PodsLeft {
-        /// Its name.
+        /// Name of the ReplicaSet.
         set: Arc<str>,
-        /// How many are too many.
+        /// Number of Pods above the size of the ReplicaSet.
         count: i64,
     },
-    /// New Pods are not available yet.
+    /// Pods of the new ReplicaSet are not available yet.
     NotAvailable {
-        /// How many.
+        /// Number of Pods still to become available.
         count: i64,
-        /// How many Pods are available.
+        /// Available Pods of all ReplicaSets.
         available: i64,
-        /// The limits that hold the rollout back meanwhile.
+        /// The limits that hold back the rollout until then.
         limits: Limits,
     },
 }
@@ -92,14 +92,14 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SelectsAll => f.write_str("the selector is empty and would select all Pods"),
-            Self::Deleting => f.write_str("being deleted: only the status is kept"),
+            Self::Deleting => f.write_str("being deleted: only the status is written"),
             Self::Paused { pending: false } => f.write_str("paused"),
             Self::Paused { pending: true } => f.write_str("paused: the template is not rolled out"),
             Self::DeadlineExceeded { seconds } => write!(f, "progress deadline exceeded {seconds}s ago"),
             Self::NewSetDeleting(set) => {
                 write!(
                     f,
-                    "ReplicaSet {set} has the current template and is being deleted; another one follows once it is gone"
+                    "ReplicaSet {set} has the current template and is being deleted; a replacement follows once it is gone"
                 )
             }
             Self::ReplicaFailure { set, message } => {

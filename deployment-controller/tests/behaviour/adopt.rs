@@ -1,4 +1,4 @@
-//! Taking and giving up ReplicaSets.
+//! Adoption and release of ReplicaSets.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn owner(set: &Value) -> Option<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_are_adopted_after_one_live_look_and_used() {
+async fn orphans_are_adopted_after_one_live_read_and_used() {
     let world = World::new().await;
     world.apply(orphan("one", "img:1", 2)).await;
     world.apply(orphan("two", "img:0", 1)).await;
@@ -29,7 +29,7 @@ async fn orphans_are_adopted_after_one_live_look_and_used() {
     assert_eq!(world.asked("get", DEPLOYMENTS), 1);
     let mut sets = world.sets().await;
     sets.sort_by_key(|set| name(set).to_owned());
-    assert_eq!(sets.len(), 2, "one has the template already");
+    assert_eq!(sets.len(), 2, "one orphan already has the current template");
     assert!(sets.iter().all(|set| owner(set) == Some("web")));
     let reference = &sets[0]["metadata"]["ownerReferences"][0];
     assert_eq!((&reference["controller"], &reference["blockOwnerDeletion"]), (&json!(true), &json!(true)));
@@ -49,14 +49,14 @@ async fn a_set_that_no_longer_matches_is_released_and_replaced() {
     let sets = world.sets().await;
     let released = sets.iter().find(|s| name(s) == set).unwrap();
     assert_eq!(owner(released), None);
-    // Its name is taken by what was released: the next one has another.
+    // The released ReplicaSet keeps its name, so the new one gets another name.
     assert_eq!(sets.len(), 2);
     let made = sets.iter().find(|s| name(s) != set).unwrap();
     assert_eq!((owner(made), size(made)), (Some("web"), 2));
     assert_eq!(world.web().await["status"]["collisionCount"], 1);
 }
 
-/// A set that the Deployment no longer selects, whose release is answered with `action` for a while.
+/// Returns a world with a ReplicaSet that no longer matches the selector and whose release has met `action` for 250 seconds.
 async fn releasing(action: Action) -> World {
     let world = World::new().await;
     world.apply(web(2)).await;
@@ -69,13 +69,13 @@ async fn releasing(action: Action) -> World {
     world
 }
 
-/// How many sets have no owner.
+/// Returns the number of ReplicaSets without an owner.
 async fn released(world: &World) -> usize {
     world.sets().await.iter().filter(|set| owner(set).is_none()).count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_refused_is_tried_again_now_and_then_and_the_set_counts_meanwhile() {
+async fn a_refused_release_is_retried_slowly_and_the_set_still_counts() {
     let world = releasing(Action::Invalid).await;
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [2]);
     assert_eq!(world.asked("patch", SETS), 1);
@@ -88,9 +88,9 @@ async fn a_release_that_is_refused_is_tried_again_now_and_then_and_the_set_count
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_release_stops_no_rollout() {
+async fn a_refused_release_does_not_stop_rollouts() {
     let world = releasing(Action::Invalid).await;
-    // A size may be written; the next attempt to release meets no refusal, either.
+    // The server accepts patches again: both the new size and the next release succeed.
     world.sandbox.faults().clear();
     world.image("img:2").await;
     world.wait(60.0).await;
@@ -101,7 +101,7 @@ async fn a_refused_release_stops_no_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_fails_ends_the_sync() {
+async fn a_failed_release_ends_the_sync() {
     let world = releasing(Action::InternalError).await;
     assert_eq!(world.sets().await.len(), 1);
     let error = world.explain()["lastError"]["error"].as_str().unwrap().to_owned();
@@ -112,16 +112,16 @@ async fn a_release_that_fails_ends_the_sync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_whose_labels_came_back_unseen_is_kept() {
+async fn a_set_that_matches_again_unseen_is_kept() {
     let world = releasing(Action::InternalError).await;
     let set = name(&world.sets().await[0]).to_owned();
-    // The refusals end, and the watch stays behind.
+    // The server accepts patches again, but the watch no longer delivers events.
     world.sandbox.faults().clear();
     world.sandbox.faults().hold_watch(ME, "replicasets");
     world.sandbox.merge(SETS, Some(NS), &set, None, json!({"metadata": {"labels": {"app": "web"}}})).await.unwrap();
     world.forget();
     world.wait(600.0).await;
-    assert!(world.asked("patch", SETS) >= 1, "it was not tried");
+    assert!(world.asked("patch", SETS) >= 1, "no release was attempted");
     assert_eq!((released(&world).await, world.sets().await.len()), (0, 1));
     world.sandbox.faults().clear();
     world.wait(60.0).await;
@@ -130,7 +130,7 @@ async fn a_set_whose_labels_came_back_unseen_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_own_is_left_alone() {
+async fn sets_with_another_owner_are_left_alone() {
     let world = World::new().await;
     let mut set = orphan("theirs", "img:1", 1);
     set["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t",

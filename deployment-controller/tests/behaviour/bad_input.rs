@@ -1,4 +1,4 @@
-//! Objects that only a buggy server would send.
+//! Malformed objects, as only a faulty server would send them.
 
 use bytes::Bytes;
 use common::{clock::Clock, settings::Settings};
@@ -10,7 +10,7 @@ use tower::Service as _;
 
 use crate::world::{DEPLOYMENTS, ME, NS, SETS, web};
 
-/// A client whose server says something else than what it has.
+/// Returns a client that reads `said` wherever the server sends `is`.
 fn lying(sandbox: &Sandbox, is: &'static str, said: &'static str) -> kube::Client {
     let inner = sandbox.service(ME);
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -31,7 +31,7 @@ fn lying(sandbox: &Sandbox, is: &'static str, said: &'static str) -> kube::Clien
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_absurd_deployment_backs_off_alone() {
+async fn a_malformed_deployment_backs_off_alone() {
     for (is, said, error) in [
         ("\"replicas\":77", "\"replicas\":-77", "spec.replicas is -77"),
         ("\"replicas\":77", "\"replicas\":\"many\"", "invalid type"),
@@ -58,7 +58,7 @@ async fn an_absurd_deployment_backs_off_alone() {
         let told = loops.explain(Some("shop/bad"))[0].clone();
         let why = format!("{} {}", told["waiting"], told["lastError"]["error"].as_str().unwrap_or_default());
         assert!(why.contains(error), "{said}: {told:#}");
-        // 5 ms, 10 ms, ...: it is looked at seldom.
+        // The back-off doubles from 5 ms, so that few attempts happen in a minute.
         let failures = told["lastError"]["failures"].as_u64().unwrap();
         assert!((10..=15).contains(&failures), "{said}: {told:#}");
         let good = sandbox.get(DEPLOYMENTS, Some(NS), "web").await.unwrap();

@@ -1,4 +1,4 @@
-//! From one process to the next.
+//! Take-overs from upstream and from an earlier leader.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_settled_deployment_is_taken_over_without_a_write() {
     assert_eq!((world.asked("get", DEPLOYMENTS), world.asked("list", "pods")), (0, 0));
 }
 
-/// The last states upstream left behind, in a form a server accepts anew.
+/// Returns the last recorded states of a kind under upstream.
 fn recorded(kind: &str) -> Vec<Value> {
     let text = include_str!("../../../e2e/goldens/traces/deployment-rollout.jsonl");
     let mut last = std::collections::BTreeMap::new();
@@ -44,7 +44,7 @@ fn recorded(kind: &str) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_upstream_has_settled_is_not_touched() {
+async fn a_deployment_settled_by_upstream_gets_no_writes() {
     let mut world = World::new().await;
     world.crash();
     world.neighbours = None;
@@ -76,13 +76,13 @@ async fn what_upstream_has_settled_is_not_touched() {
     world.start();
     world.settle().await;
     assert_eq!(world.written(), Vec::<String>::new());
-    // It is the same to ours as it was to upstream: the next rollout finds its way.
+    // `/debug/explain` agrees that the Deployment is settled.
     let explained = world.loops.as_ref().unwrap().explain(Some(&format!("{namespace}/web")));
     assert_eq!(explained[0]["state"], "settled", "{explained:#}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_at_any_write_leads_to_the_same_end() {
+async fn a_crash_at_any_write_leads_to_the_same_result() {
     // A rollout of three replicas takes about a dozen writes.
     for at in 1..=14 {
         for lost in [Action::CutBefore, Action::CutAfter] {
@@ -120,13 +120,13 @@ async fn a_crash_at_any_write_leads_to_the_same_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_successor_looks_for_what_its_predecessor_made() {
+async fn a_new_leader_finds_the_unseen_set_of_an_earlier_one() {
     let mut world = World::new().await;
     world.apply(web(2)).await;
     world.settle().await;
     world.crash();
     world.wait(60.0).await;
-    // The predecessor, of a release that hashes otherwise, makes a ReplicaSet that this cache does not show yet.
+    // An earlier leader, whose release computes other hashes, creates a ReplicaSet that this cache does not show yet.
     world.image("img:2").await;
     let web = world.web().await;
     let mut made = world.sets().await.remove(0);
@@ -151,7 +151,7 @@ async fn a_successor_looks_for_what_its_predecessor_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_writes_nothing_and_takes_over_at_once() {
+async fn a_standby_writes_nothing_until_it_leads_and_then_completes_the_rollout() {
     let world = World::new().await;
     let standby = sandbox::loops::Loops::stand_by(
         &world.sandbox.client("standby"),

@@ -1,4 +1,4 @@
-//! Behaviour against the sandbox, in virtual time, with ReplicaSets and nodes at work.
+//! Behaviour against the sandbox in virtual time, with a ReplicaSet controller and nodes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -1,4 +1,4 @@
-//! Pausing and resuming.
+//! Pause and resume.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ async fn a_paused_deployment_is_scaled_and_not_rolled_out() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [5]);
     assert_eq!(world.web().await["status"].get("updatedReplicas"), None);
     assert_eq!(world.explain()["waiting"], json!(["paused: the template is not rolled out"]));
-    // Longer than the progress deadline.
+    // A pause longer than the progress deadline.
     world.wait(3000.0).await;
     world.merge(json!({"spec": {"paused": false}})).await;
     world.settle().await;
@@ -30,7 +30,7 @@ async fn a_paused_deployment_is_scaled_and_not_rolled_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_stands_still_while_paused() {
+async fn a_pause_suspends_a_rollout() {
     let world = World::new().await;
     world.apply(web(4)).await;
     world.settle().await;

@@ -28,7 +28,7 @@ async fn no_new_pod_starts_before_the_last_old_one_has_ended() {
     world.wait(10.0).await;
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 3]);
     assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
-    // Which templates had Pods at the same moment, by the log of writes.
+    // Replays the log of writes: at no time did Pods of two templates exist.
     let mut images: BTreeMap<String, String> = BTreeMap::new();
     for write in world.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
         match write.after() {
@@ -43,7 +43,7 @@ async fn no_new_pod_starts_before_the_last_old_one_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_have_ended_hold_nothing_back() {
+async fn a_rollout_does_not_wait_for_finished_pods() {
     let world = World::new().await;
     let mut object = recreate(2);
     object["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "Evicted", "sim/after": "500"});
@@ -51,7 +51,7 @@ async fn pods_that_have_ended_hold_nothing_back() {
     world.settle().await;
     world.wait(600.0).await;
     let failed = world.pods().await.iter().filter(|pod| pod["status"]["phase"] == "Failed").count();
-    assert_eq!(failed, 2, "evicted Pods stay");
+    assert_eq!(failed, 2, "evicted Pods are not deleted");
     world.image("img:2").await;
     world.wait(10.0).await;
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 2], "{:#}", world.explain());
@@ -71,7 +71,7 @@ async fn pods_are_watched_only_for_a_rollout_that_waits_for_them() {
     world.settle().await;
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 0, 2]);
     assert_eq!(world.asked("watch", "pods"), 1);
-    // No watch is left that would be opened again when its time is up.
+    // A leaked watch would be reopened after its timeout.
     world.wait(1300.0).await;
     assert_eq!((world.asked("list", "pods"), world.asked("watch", "pods")), (0, 1));
     world.image("img:4").await;
@@ -81,7 +81,7 @@ async fn pods_are_watched_only_for_a_rollout_that_waits_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_strategy_switched_in_mid_rollout_with_a_new_size_gets_to_its_end() {
+async fn a_rollout_completes_after_the_strategy_and_the_size_changed() {
     let world = World::new().await;
     world.apply(web(4)).await;
     world.settle().await;
@@ -94,8 +94,8 @@ async fn a_strategy_switched_in_mid_rollout_with_a_new_size_gets_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lingering_pod_without_a_count_is_waited_for() {
-    // The old ReplicaSet counts nothing any more, but one of its Pods still runs.
+async fn a_finished_pod_with_a_finalizer_does_not_block_the_rollout() {
+    // A finalizer keeps a Pod of the old ReplicaSet, which no longer counts that Pod in its status.
     let world = World::new().await;
     world.apply(recreate(1)).await;
     world.settle().await;
@@ -104,13 +104,13 @@ async fn a_lingering_pod_without_a_count_is_waited_for() {
     world.sandbox.merge("pods", Some(NS), &pod, None, finalizer).await.unwrap();
     world.image("img:2").await;
     world.settle().await;
-    assert_eq!(world.sets().await.len(), 2, "its kubelet says that it has ended: {:#}", world.explain());
+    assert_eq!(world.sets().await.len(), 2, "the Pod has finished: {:#}", world.explain());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pods_of_an_adopted_set_are_waited_for_whatever_their_labels() {
+async fn recreate_waits_for_pods_of_an_adopted_set_with_other_labels() {
     let world = World::new().await;
-    // It has the label that the Deployment selects; its Pods have not.
+    // The ReplicaSet has the label that the Deployment selects; its Pods lack that label.
     let mut adopted = web(2);
     adopted["kind"] = json!("ReplicaSet");
     adopted["metadata"]["name"] = json!("adopted");
@@ -123,7 +123,7 @@ async fn the_pods_of_an_adopted_set_are_waited_for_whatever_their_labels() {
     world.wait(15.0).await;
     let sizes = |sets: Vec<Value>| sets.iter().map(|set| (name(set).to_owned(), size(set))).collect::<Vec<_>>();
     assert_eq!(sizes(world.sets().await), [("adopted".to_owned(), 0)], "{:#}", world.explain());
-    assert_eq!(world.pods().await.len(), 2, "they take their time");
+    assert_eq!(world.pods().await.len(), 2, "the old Pods are still terminating");
     world.wait(15.0).await;
     let sets = sizes(world.sets().await);
     assert_eq!(sets.iter().map(|(_, size)| *size).collect::<Vec<_>>(), [0, 2]);

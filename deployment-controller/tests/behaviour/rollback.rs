@@ -1,4 +1,4 @@
-//! Going back: to an earlier template, or by the deprecated request.
+//! Rollbacks: by setting an earlier template, or by the deprecated annotation.
 
 use common::settings::Settings;
 use sandbox::Sandbox;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{World, name, revision, size, web};
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_template_takes_its_set_again_with_a_new_revision() {
+async fn an_earlier_template_reuses_its_set_with_a_new_revision() {
     let world = World::new().await;
     world.apply(web(2)).await;
     world.settle().await;
@@ -22,7 +22,7 @@ async fn an_earlier_template_takes_its_set_again_with_a_new_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_brings_template_and_annotations_back_whole() {
+async fn a_request_restores_the_whole_template_and_the_annotations() {
     let world = World::with(Sandbox::builder().keep_unknown_fields(true), Settings::new()).await;
     let mut object = web(2);
     object["spec"]["template"]["spec"]["fromTheFuture"] = json!({"a": 1});
@@ -57,7 +57,7 @@ async fn a_request_brings_template_and_annotations_back_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_cannot_be_met_is_cleared_and_said() {
+async fn an_impossible_request_is_cleared_and_reported() {
     let world = World::new().await;
     world.apply(web(2)).await;
     world.settle().await;

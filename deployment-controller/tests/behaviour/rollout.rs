@@ -1,4 +1,4 @@
-//! From one template to the next under `RollingUpdate`.
+//! Rollouts from one template to the next under `RollingUpdate`.
 
 use sandbox::Sandbox;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{DEPLOYMENTS, NS, World, name, revision, size, web};
 
 #[tokio::test(start_paused = true)]
-async fn sizes_step_through_what_upstream_steps_through() {
+async fn the_steps_of_a_rollout_are_those_of_upstream() {
     let world = World::new().await;
     world.apply(web(4)).await;
     world.settle().await;
@@ -18,13 +18,13 @@ async fn sizes_step_through_what_upstream_steps_through() {
     world.forget();
     world.image("img:2").await;
     world.settle().await;
-    // The log begins anew: what is written first is the new one.
+    // The log was cleared, so `a` is now the ReplicaSet that was written first: the new one.
     assert_eq!(world.sizes(), ["a 1", "b 3", "a 2", "b 1", "a 4", "b 0"]);
     let sets = world.sets().await;
     assert_eq!(sets.iter().map(|set| (size(set), revision(set))).collect::<Vec<_>>(), [(0, 1), (4, 2)]);
     let deployment = world.web().await;
     assert_eq!(revision(&deployment), 2);
-    assert_eq!(deployment["metadata"]["generation"], 2, "only the user makes generations");
+    assert_eq!(deployment["metadata"]["generation"], 2, "only the user raises the generation");
     let status = &deployment["status"];
     for count in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
         assert_eq!(status[count], 4, "{count}");
@@ -46,7 +46,7 @@ async fn sizes_step_through_what_upstream_steps_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_hold_at_every_moment() {
+async fn limits_are_kept_at_all_times() {
     for (surge, unavailable, most, fewest) in
         [(json!(3), json!(0), 13, 10), (json!(0), json!(2), 10, 8), (json!("30%"), json!("20%"), 13, 8)]
     {
@@ -69,7 +69,7 @@ async fn limits_hold_at_every_moment() {
 async fn the_first_creation_takes_three_writes_and_no_read() {
     let mut world = World::new().await;
     world.neighbours = None;
-    // Of a Deployment that is younger than this process's leadership nobody else can have made anything.
+    // The Deployment is younger than this leader's term, so no earlier leader can have created a ReplicaSet for it.
     world.wait(30.0).await;
     world.apply(web(4)).await;
     world.settle().await;
@@ -87,7 +87,7 @@ async fn the_first_creation_takes_three_writes_and_no_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_is_stuck_says_so_after_its_deadline_and_ends_when_it_can() {
+async fn a_stuck_rollout_is_reported_after_its_deadline_and_completes_later() {
     let world = World::new().await;
     let mut object = web(4);
     object["spec"]["progressDeadlineSeconds"] = json!(30);
@@ -108,7 +108,7 @@ async fn a_rollout_that_is_stuck_says_so_after_its_deadline_and_ends_when_it_can
     assert!(world.explain()["waiting"][0].as_str().unwrap().starts_with("progress deadline exceeded"));
     world.forget();
     world.wait(3600.0).await;
-    assert!(world.written().is_empty(), "a stuck rollout is not written to: {:?}", world.written());
+    assert!(world.written().is_empty(), "a stuck rollout gets no writes: {:?}", world.written());
     world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": null}}}}})).await;
     world.settle().await;
     assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
@@ -116,7 +116,7 @@ async fn a_rollout_that_is_stuck_says_so_after_its_deadline_and_ends_when_it_can
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_nobody_knows_reaches_the_set_and_comes_back() {
+async fn an_unknown_field_is_copied_to_the_set_and_counts_in_comparisons() {
     let world = World::with(Sandbox::builder().keep_unknown_fields(true), common::settings::Settings::new()).await;
     let mut object = web(2);
     object["spec"]["template"]["spec"]["fromTheFuture"] = json!({"levels": [1, {"deep": true}]});
@@ -125,14 +125,14 @@ async fn a_field_nobody_knows_reaches_the_set_and_comes_back() {
     let set = world.sets().await.remove(0);
     assert_eq!(set["spec"]["template"]["spec"]["fromTheFuture"], object["spec"]["template"]["spec"]["fromTheFuture"]);
     assert!(world.pods().await.iter().all(|pod| pod["spec"]["fromTheFuture"]["levels"][1]["deep"] == true));
-    // A change in such a field is another template.
+    // A change of an unknown field makes a different template.
     world.merge(json!({"spec": {"template": {"spec": {"fromTheFuture": {"levels": [2]}}}}})).await;
     world.settle().await;
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_much_history_is_kept() {
+async fn the_history_is_limited() {
     let world = World::new().await;
     let mut object = web(1);
     object["spec"]["revisionHistoryLimit"] = json!(2);
@@ -159,7 +159,7 @@ async fn annotations_and_min_ready_seconds_follow_without_a_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_that_is_being_deleted_is_only_counted() {
+async fn a_deployment_that_is_being_deleted_gets_only_a_status() {
     let world = World::new().await;
     world.apply(web(2)).await;
     world.settle().await;

@@ -1,11 +1,11 @@
-//! Following `spec.replicas`.
+//! Changes of `spec.replicas`.
 
 use serde_json::json;
 
 use crate::world::{NS, SETS, World, name, size, web};
 
 #[tokio::test(start_paused = true)]
-async fn scaling_is_no_rollout() {
+async fn scaling_is_not_a_rollout() {
     let world = World::new().await;
     world.apply(web(4)).await;
     world.settle().await;
@@ -22,7 +22,7 @@ async fn scaling_is_no_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scaling_in_mid_rollout_is_shared() {
+async fn all_sets_share_a_change_of_the_size_during_a_rollout() {
     let world = World::new().await;
     let mut object = web(8);
     object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 2}});
@@ -33,7 +33,7 @@ async fn scaling_in_mid_rollout_is_shared() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [6, 4]);
     world.scale(12).await;
     world.settle().await;
-    // 14 of 10: 6 become 8 (8.4), 4 become 6 (5.6). Then the rollout goes on: nothing may shrink, nothing may grow.
+    // The maximum grows from 10 to 14: 6 become 8 (8.4), 4 become 6 (5.6). Then the rollout allows no further change of a size.
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [8, 6]);
     world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": null}}}}})).await;
     world.settle().await;
@@ -46,7 +46,7 @@ async fn a_set_scaled_by_hand_does_not_stop_rollouts_for_good() {
     world.apply(web(4)).await;
     world.settle().await;
     let set = name(&world.sets().await[0]).to_owned();
-    // By hand and with its annotation out of date: upstream would take every later sync for a scaling event.
+    // A user sets a stale annotation: upstream would treat every later sync as a scaling event.
     let by_hand = json!({"metadata": {"annotations": {"deployment.kubernetes.io/desired-replicas": "3"}}});
     world.sandbox.merge(SETS, Some(NS), &set, None, by_hand).await.unwrap();
     world.settle().await;
@@ -58,7 +58,7 @@ async fn a_set_scaled_by_hand_does_not_stop_rollouts_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_hundred_deployments_at_once() {
+async fn two_hundred_deployments_are_rolled_out_concurrently() {
     let world = World::new().await;
     for n in 0..200 {
         let mut object = web(1);

@@ -1,4 +1,4 @@
-//! A leader notices a second writer of its Deployments, and takes nobody else for one.
+//! A leader detects a second writer of its Deployments, without false alarms.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::world::{DEPLOYMENTS, ME, NS, World, web};
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_finds_the_writes_of_a_second_writer_and_not_its_own() {
+async fn only_writes_of_a_second_writer_raise_the_alarm() {
     let mut world = World::with(Sandbox::builder().managed_fields(true), Settings::new()).await;
     world.crash();
     let names = ["web", "api", "db"];
@@ -36,7 +36,7 @@ async fn a_leader_finds_the_writes_of_a_second_writer_and_not_its_own() {
         assembly.metrics().prometheus().contains(line)
     };
     world.wait(180.0).await;
-    // Its own writes, those of a user and those of the other loops.
+    // Writes of this loop, of a user and of the other loops raise no alarm.
     for replicas in [1, 4, 2, 5, 3, 4] {
         for name in names {
             world

@@ -1,4 +1,4 @@
-//! Shadow mode: a progress deadline is decided when it has passed, and written by nobody.
+//! Shadow mode: the plan for an exceeded progress deadline is made in time, and nothing is written.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{World, web};
 
 #[tokio::test(start_paused = true)]
-async fn a_progress_deadline_is_decided_when_it_passes_and_written_by_nobody() {
+async fn an_exceeded_deadline_is_decided_in_time_and_not_written() {
     let mut world = World::new().await;
     let mut object = web(2);
     object["spec"]["progressDeadlineSeconds"] = json!(600);
@@ -20,14 +20,14 @@ async fn a_progress_deadline_is_decided_when_it_passes_and_written_by_nobody() {
     world.start_shadow();
     let plans = |world: &World| world.loops.as_ref().unwrap().plans("shop/web");
     world.wait(580.0).await;
-    assert_eq!(plans(&world), [], "nothing is to be done before the deadline");
+    assert_eq!(plans(&world), [], "no plan exists before the deadline");
     world.wait(1000.0).await;
     let plans = plans(&world);
     let (at, actions) = &plans[0];
     assert_eq!(actions, &["write the status: counts, availability or progress changed"]);
     let late = at.duration_since(progress).as_secs() - 600;
     assert!((0..=3).contains(&late), "{late} s after the deadline");
-    assert_eq!(plans.len(), 1, "it is decided once: {plans:?}");
+    assert_eq!(plans.len(), 1, "only one plan exists: {plans:?}");
     assert_eq!(world.written(), Vec::<String>::new());
     assert_eq!(world.web().await["status"], status);
 }

@@ -1,4 +1,4 @@
-//! Names that are taken, servers that refuse, answers that get lost.
+//! Taken names, refused requests and lost answers.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use serde_json::json;
 use crate::world::{DEPLOYMENTS, ME, NS, SETS, World, name, size, web};
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_leads_to_another() {
+async fn a_taken_name_is_replaced_by_another() {
     let mut world = World::new().await;
-    // What name will be wanted.
+    // Create a ReplicaSet once to learn its name.
     world.apply(web(1)).await;
     world.settle().await;
     let wanted = name(&world.sets().await[0]).to_owned();
@@ -36,7 +36,7 @@ async fn a_taken_name_leads_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_creation_is_said_and_tried_again() {
+async fn a_refused_creation_is_reported_and_retried() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("create").resource("replicasets"));
     world.apply(web(2)).await;
@@ -48,7 +48,7 @@ async fn a_refused_creation_is_said_and_tried_again() {
     let tries = world.asked("create", SETS);
     assert!((8..=12).contains(&tries), "it backs off: {tries}");
     assert!(world.explain()["lastError"]["error"].as_str().unwrap().starts_with("cannot create ReplicaSet web-"));
-    // Upstream gives up after 16 times, 164 seconds.
+    // Upstream gives up after 16 attempts, or 164 seconds.
     world.wait(2000.0).await;
     world.sandbox.faults().clear();
     world.wait(1100.0).await;
@@ -56,7 +56,7 @@ async fn a_refused_creation_is_said_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_whose_answer_was_lost_is_not_repeated_and_is_told() {
+async fn a_creation_without_an_answer_is_not_repeated_and_gets_its_event() {
     let world = World::new().await;
     world
         .sandbox
@@ -72,7 +72,7 @@ async fn a_creation_whose_answer_was_lost_is_not_repeated_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_lags_neither_creates_nor_sizes_twice() {
+async fn a_stale_cache_causes_no_second_creation_or_scaling() {
     let world = World::new().await;
     world.sandbox.faults().delay_watch(ME, "replicasets", Duration::from_secs(4));
     world.apply(web(4)).await;
@@ -89,7 +89,7 @@ async fn a_cache_that_lags_neither_creates_nor_sizes_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminating_namespace_gets_no_event_and_no_more_tries() {
+async fn a_terminating_namespace_causes_neither_events_nor_retries() {
     let world = World::new().await;
     world.apply(web(1)).await;
     world.settle().await;
@@ -99,7 +99,7 @@ async fn a_terminating_namespace_gets_no_event_and_no_more_tries() {
     world.settle().await;
     world.forget();
     let before = world.events().await;
-    // Were it not for the namespace, a new ReplicaSet would be made; the Deployment is being deleted, too.
+    // Outside of a terminating namespace the new image would need a new ReplicaSet.
     world.image("img:2").await;
     world.wait(600.0).await;
     assert_eq!(world.asked("create", SETS), 0);
@@ -107,7 +107,7 @@ async fn a_terminating_namespace_gets_no_event_and_no_more_tries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_error_in_a_rollout_is_got_over() {
+async fn a_rollout_completes_after_any_error() {
     for action in [
         Action::Conflict,
         Action::TooManyRequests(1),
@@ -137,7 +137,7 @@ async fn every_error_in_a_rollout_is_got_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_gone_for_a_minute_stops_nothing_for_good() {
+async fn a_rollout_completes_after_an_outage_of_a_minute() {
     let world = World::new().await;
     world.apply(web(4)).await;
     world.settle().await;
@@ -150,7 +150,7 @@ async fn a_server_that_is_gone_for_a_minute_stops_nothing_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_gate_nobody_counts_terminating_pods() {
+async fn without_the_gate_terminating_pods_are_not_counted() {
     let gate = deployment_controller::TERMINATING_REPLICAS.name;
     let world = World::with(Sandbox::builder(), Settings::new().with_gate(gate, false)).await;
     world.apply(web(2)).await;
@@ -159,10 +159,10 @@ async fn without_the_gate_nobody_counts_terminating_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_drops_the_count_is_not_written_to_for_ever() {
+async fn a_server_that_drops_the_count_gets_no_further_writes() {
     let gate = deployment_controller::TERMINATING_REPLICAS.name;
     let mut world = World::with(Sandbox::builder().gate(gate, false), Settings::new()).await;
-    // Nobody looks at its ReplicaSet, which therefore says nothing.
+    // Without a ReplicaSet controller, the ReplicaSet does not report a count.
     world.neighbours = None;
     world.apply(web(2)).await;
     world.settle().await;
@@ -173,9 +173,9 @@ async fn a_server_that_drops_the_count_is_not_written_to_for_ever() {
     assert_eq!(world.written(), Vec::<String>::new());
 }
 
-/// The watch of Deployments is behind while the garbage collector deletes what a deleted Deployment owned.
+/// The watch of Deployments is stale while the garbage collector deletes the dependents of a deleted Deployment.
 #[tokio::test(start_paused = true)]
-async fn a_deployment_that_is_gone_unseen_is_not_rolled_out_again_and_again() {
+async fn an_unseen_deletion_causes_at_most_two_creations() {
     let world = World::new().await;
     world.apply(web(3)).await;
     world.settle().await;

@@ -1,4 +1,4 @@
-//! A sandbox with nodes, ReplicaSets that get their Pods, and the loop under test.
+//! The test world: a sandbox with nodes, a ReplicaSet controller, and the loop under test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,9 +10,9 @@ use common::{clock::Clock, settings::Settings};
 use sandbox::{Builder, Change, Sandbox, Write, loops::Loops, nodes::Nodes, replica_sets::ReplicaSets};
 use serde_json::{Value, json};
 
-/// What the loop under test is known as to the sandbox.
+/// Identity of the loop under test at the sandbox.
 pub(crate) const ME: &str = "deployments";
-/// Where everything happens.
+/// Namespace of all test objects.
 pub(crate) const NS: &str = "shop";
 pub(crate) const DEPLOYMENTS: &str = "deployments.apps";
 pub(crate) const SETS: &str = "replicasets.apps";
@@ -45,20 +45,20 @@ impl World {
         world
     }
 
-    /// Starts the loop anew, as another process.
+    /// Starts the loop as a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), deployment_controller::LOOPS));
     }
 
-    /// Starts the loop anew in shadow mode, as another process, and counts requests and writes from there.
+    /// Starts the loop as a new process in shadow mode, and clears the logs of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
         self.forget();
     }
 
-    /// Ends the loop as a crash would.
+    /// Ends the loop without a shutdown, as in a crash.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -76,21 +76,21 @@ impl World {
                 return;
             }
         }
-        panic!("no rest: {:#}", self.explain());
+        panic!("writes never stop: {:#}", self.explain());
     }
 
-    /// Counts requests and writes from here.
+    /// Clears the logs of requests and writes.
     pub(crate) fn forget(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
-    /// How many requests of the loop under test there were.
+    /// Returns the number of requests that the loop under test has sent.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// What the loop under test wrote, Events aside: verb, resource, name.
+    /// Returns the writes of the loop under test without Events, as "verb resource name".
     pub(crate) fn written(&self) -> Vec<String> {
         self.ours()
             .iter()
@@ -106,7 +106,8 @@ impl World {
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
     }
 
-    /// The sizes ReplicaSets were given, in order; they are called a, b, c, ... in the order of their creation.
+    /// Returns the sizes that ReplicaSets got, in order. The ReplicaSets are called a, b, c, ... in the order of their first
+    /// write.
     pub(crate) fn sizes(&self) -> Vec<String> {
         let (mut names, mut known, mut out) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "replicasets") {
@@ -121,7 +122,7 @@ impl World {
         out
     }
 
-    /// The most Pods there ever were at once, and the fewest that were available once `replicas` had been.
+    /// Returns the maximum number of Pods at one time, and the minimum number of ready Pods after `replicas` were ready once.
     pub(crate) fn extremes(&self, replicas: usize) -> (usize, usize) {
         let (mut live, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let (mut most, mut fewest, mut complete) = (0, usize::MAX, false);
@@ -152,7 +153,7 @@ impl World {
         self.sandbox.create(object).await.unwrap()
     }
 
-    /// Merges into Deployment `web`.
+    /// Sends a merge patch of Deployment `web`.
     pub(crate) async fn merge(&self, patch: Value) -> Value {
         self.sandbox.merge(DEPLOYMENTS, Some(NS), "web", None, patch).await.unwrap()
     }
@@ -169,7 +170,7 @@ impl World {
         self.sandbox.get(DEPLOYMENTS, Some(NS), "web").await.unwrap()
     }
 
-    /// The ReplicaSets by creation.
+    /// Returns the ReplicaSets in the order of their creation.
     pub(crate) async fn sets(&self) -> Vec<Value> {
         let mut sets = self.sandbox.list(SETS, Some(NS)).await.unwrap();
         let number = |set: &Value, of: &str| set["metadata"][of].as_str().unwrap_or_default().to_owned();
@@ -181,7 +182,7 @@ impl World {
         self.sandbox.list("pods", Some(NS)).await.unwrap()
     }
 
-    /// Reason, status and message of a condition of `web`.
+    /// Returns reason, status and message of a condition of `web`.
     pub(crate) async fn condition(&self, kind: &str) -> (String, String, String) {
         let web = self.web().await;
         let empty = Value::Null;
@@ -190,7 +191,7 @@ impl World {
         (text("reason"), text("status"), text("message"))
     }
 
-    /// Events on Deployments, by reason and message, in the order of their names.
+    /// Returns reason and message of the Events about Deployments, sorted by the names of the Events.
     pub(crate) async fn events(&self) -> Vec<String> {
         let mut events = self.sandbox.list("events", Some(NS)).await.unwrap();
         events.retain(|event| event["involvedObject"]["kind"] == "Deployment");
@@ -204,7 +205,7 @@ impl World {
         explained.map_or(Value::Null, |explained| explained[0].clone())
     }
 
-    /// Syncs of the loop under test that failed, by class of error.
+    /// Returns the failed syncs of the loop under test, by class of error.
     pub(crate) fn failed(&self) -> Vec<String> {
         let text = self.loops.as_ref().unwrap().metrics().prometheus();
         text.lines().filter(|line| line.starts_with("nonet_sync_errors_total{")).map(str::to_owned).collect()
@@ -224,7 +225,7 @@ pub(crate) fn size(set: &Value) -> i64 {
     set["spec"]["replicas"].as_i64().unwrap()
 }
 
-/// Deployment `web`, maxSurge and maxUnavailable 25%, whose Pods count as available after a second.
+/// Returns Deployment `web` with maxSurge and maxUnavailable 25% and `minReadySeconds` 1.
 pub(crate) fn web(replicas: usize) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",

@@ -1,4 +1,4 @@
-//! Addresses and their texts.
+//! Tests of parsing and canonical texts.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Maps by name, and the differences between them.
+//! Tests of lists by name against a model, and of their differences.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn differences(old: &Model, new: &Model) -> Vec<(Option<Entry>, Option<Entry>)> 
 
 proptest! {
     #[test]
-    fn a_list_is_a_map_whose_old_states_stay(
+    fn a_list_behaves_like_a_map_and_copies_do_not_change(
         first in prop::collection::btree_map(0..400u16, any::<u8>(), 0..400),
         changes in prop::collection::vec((0..400u16, prop::option::weighted(0.6, any::<u8>()), prop::bool::weighted(0.05)), 0..600),
     ) {
@@ -70,13 +70,13 @@ proptest! {
             let found: Vec<_> = found.into_iter().map(|(old, new)| (old.cloned(), new.cloned())).collect();
             prop_assert_eq!(found, differences(of_old, &model));
         }
-        // Two neighbours together have more than half of what one part can have.
+        // Two neighbouring parts together are more than half full.
         prop_assert!(list.parts.len() <= 2 + list.len() / (PART / 4));
     }
 }
 
 #[test]
-fn a_list_that_comes_in_order_has_full_parts() {
+fn inserting_in_order_fills_the_parts() {
     let mut list = ByName::default();
     (0..10 * PART as u16).for_each(|name| list.put(entry(name, 0)));
     assert_eq!(list.parts.len(), 10);

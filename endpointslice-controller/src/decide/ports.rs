@@ -1,8 +1,8 @@
-//! The ports of a Service: their numbers on each Pod, and the slices that have them.
+//! The ports of a Service: their numbers on each Pod, and the match with the ports of a slice.
 //!
-//! A Service can have ten thousand ports, and each of its Pods can give another number to them. So Pods are told apart by the
-//! numbers of the named ports alone, which are no more than the ports of the Pod, and a list of all ports is built only for
-//! slices that are created.
+//! A Service can have ten thousand ports, and a named port can have another number on each Pod. Therefore Pods are compared by
+//! the numbers of their named ports only; a Pod has at most as many of these as it has ports. The full list of ports is built
+//! only for new slices.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,28 +10,28 @@ use common::{intern::Text, intstr::IntOrString};
 
 use crate::objects::{Pod, Port, Service, ServicePort};
 
-/// The numbers of the named ports on a Pod: positions of targets in ascending order, each with its number.
+/// The numbers of named ports on a Pod: pairs of target position and port number, in ascending order of position.
 pub type Numbers = [(usize, i32)];
 
-/// The ports of a Service, prepared for many Pods and slices.
+/// The ports of a Service, indexed for many Pods and slices.
 #[derive(Clone, Debug, Default)]
 pub struct ServicePorts<'a> {
     ports: &'a [ServicePort],
-    /// The distinct ports of Pods, by name and protocol, that the Service's ports refer to; sorted.
+    /// The distinct Pod ports, by name and protocol, that the Service's ports refer to; sorted.
     targets: Vec<(&'a str, &'a str)>,
-    /// For each port the position of its target; `None` for a port that has the same number on every Pod.
+    /// For each port the position of its target in `targets`; `None` for a port with the same number on every Pod.
     target_of: Vec<Option<usize>>,
-    /// How many ports refer to each target.
+    /// The number of Service ports that refer to each target.
     uses: Vec<usize>,
-    /// How many ports have the same number on every Pod.
+    /// The number of Service ports with the same number on every Pod.
     fixed: usize,
-    /// The positions of the ports, sorted by [`Identity`].
+    /// Positions of the ports, sorted by [`Identity`].
     sorted: Vec<usize>,
-    /// The positions of the ports, those without a target first, the others in the order of their targets.
+    /// Positions of the ports: first those without a target, then the others in the order of their targets.
     by_target: Vec<usize>,
 }
 
-/// What tells the ports of a Service apart: name, protocol and application protocol.
+/// The identity of a port: name, protocol and application protocol.
 type Identity<'a> = (&'a Text, &'a Text, &'a Option<Text>);
 
 fn identity_of_own(port: &ServicePort) -> Identity<'_> {
@@ -42,7 +42,7 @@ fn identity(port: &Port) -> Identity<'_> {
     (&port.name, &port.protocol, &port.app_protocol)
 }
 
-/// The name and the protocol of the port of Pods that a port of a Service refers to.
+/// Returns the name and protocol of the Pod port that a Service port refers to by name.
 fn target(port: &ServicePort) -> Option<(&str, &str)> {
     match &port.target_port {
         Some(IntOrString::Text(name)) => Some((name, &port.protocol)),
@@ -50,7 +50,7 @@ fn target(port: &ServicePort) -> Option<(&str, &str)> {
     }
 }
 
-/// The number of a port that refers to no port of Pods by name.
+/// Returns the number of a Service port that does not refer to a Pod port by name.
 fn fixed_number(port: &ServicePort) -> i32 {
     match &port.target_port {
         Some(IntOrString::Int(number)) => *number,
@@ -59,7 +59,7 @@ fn fixed_number(port: &ServicePort) -> i32 {
 }
 
 impl<'a> ServicePorts<'a> {
-    /// The ports of that Service.
+    /// Builds the index of a Service's ports.
     pub fn new(service: &'a Service) -> Self {
         let ports = &*service.spec.ports;
         let targets: BTreeSet<(&str, &str)> = ports.iter().filter_map(target).collect();
@@ -77,7 +77,7 @@ impl<'a> ServicePorts<'a> {
         Self { ports, targets, target_of, uses, fixed, sorted, by_target }
     }
 
-    /// Replaces `numbers` by those of the named ports on a Pod. A port that the Pod does not have is left out.
+    /// Replaces `numbers` with the numbers of the named ports on a Pod. Ports that the Pod does not have are omitted.
     pub fn resolve(&self, pod: &Pod, numbers: &mut Vec<(usize, i32)>) {
         numbers.clear();
         if self.targets.len() <= pod.ports.len() {
@@ -87,24 +87,25 @@ impl<'a> ServicePorts<'a> {
         }
         for port in &pod.ports {
             let Ok(at) = self.targets.binary_search(&(&*port.name, &*port.protocol)) else { continue };
-            // Of several ports of that name the first one counts.
+            // If several ports have the same name and protocol, the first one counts.
             if numbers.last().is_none_or(|(last, _)| *last != at) {
                 numbers.push((at, port.number));
             }
         }
     }
 
-    /// How many ports there are with these numbers.
+    /// Returns the number of Service ports that exist on a Pod with these numbers.
     pub fn count(&self, numbers: &Numbers) -> usize {
         self.fixed + numbers.iter().map(|(target, _)| self.uses[*target]).sum::<usize>()
     }
 
-    /// How many ports refer to a target; without a target, how many have the same number on every Pod.
+    /// Returns the number of Service ports that refer to a target; for `None`, of ports with the same number on every Pod.
     pub fn count_of(&self, target: Option<usize>) -> usize {
         target.map_or(self.fixed, |target| self.uses[target])
     }
 
-    /// The ports that refer to a target, with its number; without a target, those that have the same number on every Pod.
+    /// Returns the Service ports that refer to a target, with its number; for `None`, the ports with the same number on every
+    /// Pod.
     pub fn of_target(&self, target: Option<(usize, i32)>) -> impl Iterator<Item = (&'a ServicePort, i32)> {
         let position = target.map(|(target, _)| target);
         let first = self.by_target.partition_point(|at| self.target_of[*at] < position);
@@ -115,7 +116,7 @@ impl<'a> ServicePorts<'a> {
         })
     }
 
-    /// The ports with these numbers, in the Service's order.
+    /// Builds the slice ports for these numbers, in the Service's order.
     pub fn list(&self, numbers: &Numbers) -> Arc<[Port]> {
         let number = |(port, target): (&'a ServicePort, &Option<usize>)| match target {
             None => Some((port, fixed_number(port))),
@@ -134,9 +135,10 @@ impl<'a> ServicePorts<'a> {
         list.into()
     }
 
-    /// The numbers with which the ports of a slice are those of this Service, in whatever order; `None` if there are none.
+    /// Finds the numbers for which [`list`](Self::list) gives the ports of a slice, in any order; `None` if the ports do not
+    /// match.
     ///
-    /// The work is in proportion to the ports of the slice. The API server lets no two ports of a Service have the same name.
+    /// The cost is proportional to the ports of the slice. The API server rejects two ports of a Service with the same name.
     pub fn numbers_of(&self, ports: &[Port]) -> Option<Vec<(usize, i32)>> {
         let mut theirs: Vec<&Port> = ports.iter().collect();
         theirs.sort_by_key(|port| identity(port));

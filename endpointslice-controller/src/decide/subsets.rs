@@ -1,4 +1,4 @@
-//! Subsets of Endpoints in one form, however they were written.
+//! The canonical form of the subsets of an Endpoints object.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use common::meta::Uid;
 
 use crate::objects::{Address, Subset, SubsetPort};
 
-/// The most addresses of one object that are looked at, each counted once for every distinct list of ports it has.
+/// The maximal number of addresses of one object that are processed. An address counts once for each distinct list of ports.
 pub const MAX_ADDRESSES: usize = 100_000;
-/// What makes two addresses of a port the same one: the text, whether something is behind it, and what.
+/// The identity of an address within a port: its text, whether it has a `targetRef`, and the UID in the `targetRef`.
 type Identity<'a> = (&'a str, Option<&'a Uid>);
 
-/// The same subsets in one form: each port once, ports with the same addresses together, everything sorted. An address
-/// that is both ready and not ready counts as not ready.
+/// Returns equivalent subsets in canonical form: each port once, ports with the same addresses in one subset, everything sorted.
+/// An address that is both ready and not ready counts as not ready.
 ///
 /// Upstream: `pkg/api/v1/endpoints`, `RepackSubsets`.
 pub fn canonical(subsets: &[Subset]) -> Vec<Subset> {
     canonical_within(subsets, usize::MAX).0
 }
 
-/// Like [`canonical`], but stops after `limit` addresses. Returns also how many addresses were left out.
+/// Like [`canonical`], but processes at most `limit` addresses. Also returns the number of omitted addresses.
 ///
-/// An address counts once for every distinct combination of subsets that some port is in. The work is therefore bounded by
-/// `limit` and the size of the input, not by ports times addresses.
+/// An address counts once for each distinct combination of subsets that contain the same port. The cost is therefore bounded by
+/// `limit` and the size of the input, instead of ports times addresses.
 pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize) {
     let mut subsets_of: BTreeMap<Option<&SubsetPort>, Vec<usize>> = BTreeMap::new();
     for (at, subset) in subsets.iter().enumerate() {
@@ -34,7 +34,7 @@ pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize
             }
         }
     }
-    // Ports that are in the same subsets have the same addresses. Subsets without ports stay apart.
+    // Ports in the same subsets have the same addresses. Subsets without ports are grouped separately.
     let mut ports_of: BTreeMap<(bool, Vec<usize>), Vec<&SubsetPort>> = BTreeMap::new();
     for (port, with_port) in subsets_of {
         ports_of.entry((port.is_some(), with_port)).or_default().extend(port);
@@ -68,7 +68,7 @@ pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize
     (out, left_out)
 }
 
-/// The addresses of several subsets, each with whether it is ready.
+/// Returns the addresses of several subsets, each with its readiness.
 fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Identity<'a>, (&'a Address, bool)> {
     let mut all: BTreeMap<Identity<'a>, (&Address, bool)> = BTreeMap::new();
     for (address, ready) in subsets.flat_map(Subset::states) {
@@ -78,15 +78,16 @@ fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Ident
     all
 }
 
-/// How many addresses there are: those that can be used, and those that cannot.
+/// Counts the ready and the not-ready addresses.
 pub fn count(subsets: &[Subset]) -> (usize, usize) {
     let ready = subsets.iter().map(|subset| subset.addresses.len()).sum();
     (ready, subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum())
 }
 
-/// How many addresses each subset keeps where `most` are kept in all: first those that can be used, then the others.
+/// Returns how many addresses each subset keeps within a total of `most`: ready addresses first, then the others.
 ///
-/// Each subset is given with the numbers of both kinds. Upstream: `pkg/controller/endpoint`, `truncateEndpoints`.
+/// The input is the number of ready and not-ready addresses of each subset. Upstream: `pkg/controller/endpoint`,
+/// `truncateEndpoints`.
 pub fn truncated(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
     let (ready, not_ready): (Vec<usize>, Vec<usize>) = subsets.iter().copied().unzip();
     let for_ready = most.min(ready.iter().sum());
@@ -94,7 +95,7 @@ pub fn truncated(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)>
     shares(&ready, for_ready).into_iter().zip(not_ready).collect()
 }
 
-/// Gives each subset its share of `most`, rounded up, as long as some is left.
+/// Gives each subset its proportional share of `most`, rounded up, until `most` is used up.
 fn shares(sizes: &[usize], most: usize) -> Vec<usize> {
     let total: usize = sizes.iter().sum();
     let budget = most.min(total);

@@ -1,4 +1,4 @@
-//! The time of the change that a sync reacts to.
+//! The trigger time of a sync: the time of the change that caused it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{by_name::Pods, memory::Seen, objects::Service};
 
-/// The earliest change since the last sync, as slices show it, and what this sync has seen.
+/// Returns the earliest change since the last sync, as text for the annotation, and the state that this sync saw.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `ComputeEndpointLastChangeTriggerTime`.
 pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Pods) -> (Option<String>, Seen) {
@@ -14,7 +14,7 @@ pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Pods) -> (O
     (earliest_change(before, &now).map(|time| time.to_string()), now)
 }
 
-/// The earliest change that was not seen before; for a Service that was never seen, the time of its creation.
+/// Returns the earliest change after `before`; for a new Service, its creation time.
 pub fn earliest_change(before: Option<&Seen>, now: &Seen) -> Option<Timestamp> {
     let Some(before) = before else { return Some(now.service) };
     let mut earliest = (now.service > before.service).then_some(now.service);

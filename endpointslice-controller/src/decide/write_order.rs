@@ -1,8 +1,8 @@
-//! The order of writes in which no endpoint is missing in between.
+//! The order of writes in which no endpoint is missing between two writes.
 //!
-//! Consumers use the union of all slices of a Service, and they see every write on its own. Creates come first and deletes
-//! last: neither takes an endpoint away that another slice is yet to get. An update can do so if the endpoint moves from
-//! one slice to another, so the slice that gets the endpoint is written first.
+//! Consumers use the union of all slices of a Service, and they see each write separately. Creates come first and deletes come
+//! last: neither removes an endpoint that another slice has yet to receive. An update can remove such an endpoint if the endpoint
+//! moves between two slices, so the slice that receives the endpoint is written first.
 
 use std::{
     cmp::Reverse,
@@ -17,20 +17,20 @@ use crate::{
     plan::{Draft, Writes},
 };
 
-/// Whether slices may be created.
+/// Whether the plan may create slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// They may.
+    /// The owner exists.
     Allowed,
-    /// The owner is being deleted.
+    /// The owner is terminating.
     Forbidden,
 }
 
-/// Writes new slices over slices to delete where `may_reuse` allows it, and orders the writes.
+/// Replaces pairs of create and delete by updates where `may_reuse` allows it, and orders the writes.
 ///
-/// A new slice takes the place of the slice that it shares most endpoints with. After each prefix of the writes, an endpoint
-/// that was ready before and is ready at the end is in some slice. Where two updates exchange endpoints, one of them becomes
-/// a new slice and a deletion; this costs one more write.
+/// A new slice replaces the slice with which it shares the most endpoints. After each write, an endpoint that was ready at the
+/// beginning and is ready at the end is in some slice. If two updates exchange endpoints, one of the updates becomes a create and
+/// a delete, which costs one more write.
 pub fn order_writes(
     create: Vec<Draft>,
     update: Vec<Draft>,
@@ -56,7 +56,7 @@ fn base_name(draft: &Draft) -> &str {
     draft.base.as_ref().map_or("", |base| &base.metadata.name)
 }
 
-/// Pairs new slices with slices to delete: first those with the most endpoints in common, then whatever is left.
+/// Pairs new slices with slices to delete: first the pairs with the most endpoints in common, then the remaining ones in order.
 fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, out: &mut Writes) {
     let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
     if !create.is_empty() {
@@ -96,7 +96,7 @@ fn ready(endpoints: &[Endpoint]) -> impl Iterator<Item = &[Box<str>]> {
     endpoints.iter().filter(|endpoint| endpoint.is_ready()).map(|endpoint| &*endpoint.addresses)
 }
 
-/// For each update, those that must be written before it: they get a ready endpoint that it loses.
+/// Returns, for each update, the updates that must come first: they add a ready endpoint that this update removes.
 fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
     let mut gained_by: HashMap<&[Box<str>], usize> = HashMap::default();
     let mut lost: Vec<Vec<&[Box<str>]>> = Vec::new();
@@ -111,7 +111,7 @@ fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
     lost.iter().map(gainers).collect()
 }
 
-/// Orders updates; breaks cycles.
+/// Sorts the updates topologically, and breaks cycles.
 fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
     if updates.len() < 2 {
         out.update.extend(updates);
@@ -159,7 +159,7 @@ fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
     }
 }
 
-/// An update on a cycle that `from` waits for, directly or not. All updates left wait for one that is left.
+/// Finds an update on a cycle, starting from `from`. Every remaining update waits for another remaining update.
 fn on_cycle(from: usize, waits_for: &[BTreeSet<usize>], updates: &[Option<Draft>]) -> usize {
     let mut visited = BTreeSet::new();
     let mut at = from;

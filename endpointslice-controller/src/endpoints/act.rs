@@ -1,4 +1,4 @@
-//! Carries out the plan for the Endpoints of a Service.
+//! Sends the requests of the plan for the Endpoints of a Service.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,9 +22,9 @@ use crate::{
 /// A change of the controller's memory.
 #[derive(Debug)]
 pub enum Note {
-    /// What the next sync is to know.
+    /// Replaces what the controller remembers of the Service.
     Decide(Memory),
-    /// A write without an answer may have taken effect.
+    /// The answer to a write is lost, so that the write may or may not have taken effect.
     LoseAnswer,
 }
 
@@ -35,12 +35,12 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Carries a plan out.
+/// Sends the requests of a plan.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (plan, &snapshot.members) {
         (Plan::Delete(endpoints), _) => {
             let request = Request::delete(ENDPOINTS, &endpoints.metadata).role(Role::Awaited);
-            match io.send(request.because("the Service is gone")).await {
+            match io.send(request.because("the Service does not exist")).await {
                 Err(refusal) if !refusal.error.is_not_found() => Err(failed("delete", &snapshot.key, &refusal)),
                 _ => Ok(Requeue::AsPlanned),
             }
@@ -50,7 +50,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
 }
 
-/// Writes the Endpoints if they differ.
+/// Creates or patches the Endpoints if they differ from the wanted state.
 async fn keep(key: &Key, service: &Service, wanted: &Wanted, io: Io<'_>) -> Result<Requeue, Failed> {
     let settled = wanted.base.as_deref().filter(|_| !wanted.write).map(|base| Settled::new(service, base));
     let (uid, seen) = (service.metadata.uid.clone(), Some(Arc::new(wanted.seen.clone())));
@@ -95,7 +95,7 @@ fn whole(key: &Key, wanted: &Wanted) -> Value {
     })
 }
 
-/// A merge patch. Annotations of others stay.
+/// Builds a merge patch. Annotations of other writers stay.
 fn patch(base: &Endpoints, wanted: &Wanted) -> Value {
     let meta = &base.metadata;
     let gone = meta.labels.iter().filter(|(key, _)| wanted.labels.get(key).is_none()).map(|(key, _)| (key, None));

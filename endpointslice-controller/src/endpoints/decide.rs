@@ -1,4 +1,4 @@
-//! What the Endpoints object of a Service with a selector is to hold: pure.
+//! Decides the content of the Endpoints object of a Service with a selector.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -20,19 +20,19 @@ use crate::{
     objects::{Address, AddressType, Endpoints, HEADLESS, Pod, Service, Subset, SubsetPort, TargetRef},
 };
 
-/// The label of Endpoints that names their writer.
+/// The label key that names the writer of an Endpoints object.
 pub const ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// The value of that label for this loop.
+/// The value of [`ENDPOINTS_MANAGED_BY`] for this loop.
 pub const ENDPOINT_CONTROLLER: &str = "endpoint-controller";
 /// The value of the annotation [`OVER_CAPACITY`].
 const TRUNCATED: &str = "truncated";
-/// The most addresses of one object. Upstream: `maxCapacity`.
+/// The maximal number of addresses in one object. Upstream: `maxCapacity`.
 const MAX_CAPACITY: usize = 1000;
 
-/// The most ports of one object. One with more of them is larger than what the API server accepts.
+/// The maximal number of ports in one object. The API server rejects an object with more ports as too large.
 pub const MAX_PORTS: usize = 100_000;
 
-/// Decides what the Endpoints of a Service are.
+/// Decides the wanted Endpoints of a Service.
 ///
 /// Upstream: `pkg/controller/endpoint`, `syncService`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
@@ -56,7 +56,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let (trigger_time, seen) = trigger::trigger_time(seen.as_deref(), service, pods);
     let over_capacity = truncated.then_some(TRUNCATED);
     let is_as_wanted = |there: &Endpoints| {
-        // One that is larger than anything written here is not looked at in full.
+        // An object beyond this limit was not written here, so it is not compared in full.
         let (form, beyond_limit) = subsets::canonical_within(&there.subsets, MAX_ADDRESSES);
         beyond_limit == 0
             && form == subsets
@@ -74,13 +74,14 @@ fn labels(service: &Service) -> Labels {
     Labels::from_pairs(own.chain(headless).chain([(ENDPOINTS_MANAGED_BY, ENDPOINT_CONTROLLER)]))
 }
 
-/// Whether labels are the same but for the one that marks headless Services.
+/// Whether labels are equal, ignoring the label that marks headless Services.
 fn same_labels(there: &Labels, wanted: &Labels) -> bool {
     let counts = |(key, _): &(&str, &str)| *key != HEADLESS;
     there == wanted || there.iter().filter(counts).eq(wanted.iter().filter(counts))
 }
 
-/// The family of the one address that a Pod has in Endpoints; its own if the Service names none.
+/// The address family that the Service selects; `None` if it selects none, so that the family of each Pod's first address is
+/// used.
 fn family(service: &Service) -> Option<AddressType> {
     match service.spec.ip_families.first().map(|family| &**family) {
         Some("IPv4") => Some(AddressType::Ipv4),
@@ -89,14 +90,14 @@ fn family(service: &Service) -> Option<AddressType> {
     }
 }
 
-/// Pods with the same ports, each with its address.
+/// Pods with the same numbers of named ports, each with its address.
 #[derive(Default)]
 struct Group<'a> {
     ready: Vec<(&'a Pod, IpAddr)>,
     not_ready: Vec<(&'a Pod, IpAddr)>,
 }
 
-/// The groups of Pods of a Service, by the numbers of the named ports.
+/// Groups the Pods of a Service by the numbers of their named ports.
 fn groups<'a>(service: &Service, pods: &'a Pods, ports: &ServicePorts<'_>) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
     let publishes = service.spec.publish_not_ready_addresses;
     let of_service = family(service);
@@ -122,18 +123,18 @@ fn groups<'a>(service: &Service, pods: &'a Pods, ports: &ServicePorts<'_>) -> BT
     groups
 }
 
-/// Whether the addresses of a Service have no ports: it is headless and has none.
+/// Whether addresses are published without ports: the Service is headless and has no ports.
 fn is_portless(service: &Service) -> bool {
     service.spec.ports.is_empty() && service.is_headless()
 }
 
-/// The subsets of a Service in canonical form, and whether something was left out of them.
+/// Returns the subsets of a Service in canonical form, and whether they were truncated.
 ///
-/// Only the addresses that stay are built, and ports that the same Pods have are one subset from the beginning.
+/// Only the addresses that are kept are built, and ports with the same Pods share a subset from the beginning.
 fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let ports = ServicePorts::new(service);
     let groups = groups(service, pods, &ports);
-    // The groups that have a port: all of them, or those with that number of its target.
+    // The groups that have a port: all groups for a fixed port number, or the groups with this number of the port's target.
     let mut groups_of: BTreeMap<Option<(usize, i32)>, Vec<usize>> = BTreeMap::new();
     if !groups.is_empty() && (ports.count_of(None) > 0 || is_portless(service)) {
         groups_of.insert(None, (0..groups.len()).collect());
@@ -180,13 +181,13 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
         }
     }
     if is_cut {
-        // What is left of two ports may be the same addresses.
+        // After truncation, two ports may have the same addresses.
         subsets = subsets::canonical(&subsets);
     }
     (subsets, truncated || is_cut)
 }
 
-/// The first addresses of some Pods in canonical order.
+/// Returns the first `most` addresses of these Pods in canonical order.
 fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, service: &Service) -> Vec<Address> {
     if most == 0 {
         return Vec::new();
@@ -195,7 +196,7 @@ fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, ser
     let order = |a: &(TextOrder, IpAddr, &Pod), b: &(TextOrder, IpAddr, &Pod)| {
         (&a.0, &a.2.metadata.uid).cmp(&(&b.0, &b.2.metadata.uid))
     };
-    // Only those that stay have to be in order.
+    // Only the addresses that are kept need to be sorted.
     if most < pods.len() {
         pods.select_nth_unstable_by(most, order);
         pods.truncate(most);
@@ -210,12 +211,12 @@ fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, ser
     pods.into_iter().map(address).collect()
 }
 
-/// Orders addresses by their texts. The text of an IPv4 address is not allocated.
+/// A sort key that orders addresses by their texts. An IPv4 address needs no allocation.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct TextOrder {
-    /// The first 16 bytes of the text.
+    /// The first 16 bytes of the text, padded with zeros.
     head: [u8; 16],
-    /// The others.
+    /// The text after the first 16 bytes.
     tail: Box<str>,
 }
 

@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads of caches and indexes, and nothing else.
+//! Reads the caches and indexes into a snapshot.
 
 use common::{controller::Observed, io::Failed, meta::Key};
 

@@ -1,4 +1,4 @@
-//! What is done about the Endpoints of a Service.
+//! The plan for the Endpoints of a Service.
 
 use std::sync::Arc;
 
@@ -10,43 +10,43 @@ use crate::{
     objects::{Endpoints, Subset, TRIGGER_TIME},
 };
 
-/// The annotation of Endpoints that lack some addresses.
+/// The annotation key of Endpoints that lack some addresses.
 pub const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// What is done about the Endpoints of a Service.
+/// The decision about the Endpoints of one Service.
 #[derive(Clone, Debug, Default)]
 pub enum Plan {
-    /// Nothing.
+    /// No write: there is no Service with a selector, or nothing to delete.
     #[default]
     Leave,
-    /// Delete them: the Service is gone.
+    /// Delete the Endpoints, because the Service does not exist any more.
     Delete(Arc<Endpoints>),
-    /// Nothing: neither they nor the Service or its Pods have changed since they were found to be as wanted.
+    /// No write: the Endpoints, the Service and its Pods are unchanged since a sync found the Endpoints as wanted.
     Settled(Arc<Endpoints>),
-    /// Bring them to this state. They may be in it already.
+    /// Compare the Endpoints with this state, and write them if [`Wanted::write`] is set.
     Keep(Box<Wanted>),
 }
 
-/// The wanted state of Endpoints.
+/// The wanted state of an Endpoints object.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Whether the Endpoints in the cache differ.
+    /// Whether the cached Endpoints differ from this state.
     pub write: bool,
-    /// The Endpoints in the cache.
+    /// The cached Endpoints; `None` to create them.
     pub base: Option<Arc<Endpoints>>,
-    /// Their labels.
+    /// `metadata.labels`, copied from the Service, with the labels of this loop.
     pub labels: Labels,
-    /// When the change happened that this sync reacts to, if it is known.
+    /// The time of the change that caused this sync, if known.
     pub trigger_time: Option<String>,
-    /// What the next sync is to know of this one.
+    /// The state that this sync saw, which the next sync compares with.
     pub seen: Seen,
-    /// The value of the annotation [`OVER_CAPACITY`], if any.
+    /// The value of the annotation [`OVER_CAPACITY`]; `None` if no address is omitted.
     pub over_capacity: Option<&'static str>,
-    /// Their addresses.
+    /// `subsets`, in canonical form.
     pub subsets: Vec<Subset>,
 }
 
 impl Wanted {
-    /// The annotations that this loop writes, each with its value.
+    /// The annotations that this loop writes; `None` removes the annotation.
     pub fn annotations(&self) -> [(&'static str, Option<&str>); 2] {
         [(TRIGGER_TIME, self.trigger_time.as_deref()), (OVER_CAPACITY, self.over_capacity)]
     }
@@ -55,12 +55,12 @@ impl Wanted {
 impl Explain for Plan {
     fn situation(&self) -> String {
         let subsets = match self {
-            Self::Leave => return "there is nothing to keep".to_owned(),
-            Self::Delete(_) => return "the Service is gone".to_owned(),
+            Self::Leave => return "no Endpoints are wanted".to_owned(),
+            Self::Delete(_) => return "the Service does not exist".to_owned(),
             Self::Settled(there) => &there.subsets,
             Self::Keep(wanted) => &wanted.subsets,
         };
         let (ready, not_ready) = subsets::count(subsets);
-        format!("{ready} addresses, and {not_ready} that are not ready")
+        format!("{ready} ready addresses and {not_ready} that are not ready")
     }
 }

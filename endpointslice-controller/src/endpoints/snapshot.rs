@@ -1,4 +1,4 @@
-//! Everything one sync of Endpoints may read.
+//! The input of one sync of Endpoints.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::{
     objects::{Endpoints, Service},
 };
 
-/// A Service and its Pods.
+/// A Service and the Pods that it selects.
 #[derive(Clone, Debug)]
 pub struct Members {
-    /// The Service.
+    /// The cached Service.
     pub service: Arc<Service>,
-    /// The Pods that it selects, by name.
+    /// Selected Pods, sorted by name.
     pub pods: Pods,
-    /// What the last sync saw; `None` before the first one.
+    /// The state that the last sync saw; `None` before the first sync.
     pub seen: Option<Arc<Seen>>,
-    /// The state that needed no write, if the last sync found one.
+    /// The inputs for which the last sync needed no write.
     pub settled: Option<Settled>,
 }
 
-/// Everything one sync may look at.
+/// The input of one sync of Endpoints.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The key of the Service and of the Endpoints.
+    /// Namespace and name, the same for the Service and its Endpoints.
     pub key: Key,
-    /// The Service and its Pods; `None` if the Service is gone.
+    /// The Service and its Pods; `None` if the Service does not exist.
     pub members: Option<Members>,
     /// The Endpoints in the cache.
     pub endpoints: Option<Arc<Endpoints>>,

@@ -1,4 +1,4 @@
-//! Which event brings which Endpoints to the queue.
+//! Handlers that enqueue Services at events of Services and Endpoints.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::{
     watch::Parked,
 };
 
-/// Turns events into keys, and holds what they change. Upstream: `pkg/controller/endpoint`, `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
+/// Turns events into keys, and owns the state that the handlers change. Upstream: `pkg/controller/endpoint`, `onServiceUpdate`,
+/// `addPod`, `onEndpointsDelete`.
 pub(super) struct Watch {
     pub(super) queue: Queue<Key>,
     pub(super) memories: Memories,
@@ -27,7 +28,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Enqueues a Service at every event of it.
+    /// Enqueues a Service at each of its events.
     pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
         let key = event.meta().key();
         if let Event::Deleted(service) = event {
@@ -36,11 +37,11 @@ impl Watch {
         self.queue.add(key, priority(origin));
     }
 
-    /// Enqueues Endpoints that were deleted, or whose sync waited for this event.
+    /// Enqueues the Service of deleted Endpoints, or of Endpoints whose sync waited for this event.
     pub(super) fn on_endpoints(&self, event: &Event<Endpoints>, origin: Origin) {
         let key = event.meta().key();
         let comes = match event {
-            // What a predecessor left behind is deleted; a lock has no Service and stays.
+            // Leftover Endpoints of a deleted Service are found after the start. Leader election locks have no Service and stay.
             Event::Added(there) => origin == Origin::Initial && !there.is_lock(),
             Event::Deleted(_) => true,
             Event::Updated { .. } | Event::Unreadable(_) => false,

@@ -1,8 +1,8 @@
-//! The endpoints that Services end with do not depend on the order in which events of Services, Pods and Nodes come.
+//! The final endpoints of Services do not depend on the order of events of Services, Pods and Nodes.
 //!
-//! Events of one object come in its own order, possibly with states left out, as after a relist. Everything else is free: which
-//! object comes next, and when a Service is synced. A Service is synced only if an event or a failed sync enqueued it, so that an
-//! event that should have enqueued it shows as an endpoint that is wrong in the end.
+//! Events of one object keep their order, and states may be skipped, as after a relist. The order between objects and the times
+//! of syncs are arbitrary. A Service is synced only if an event or a failed sync enqueued it, so that a missing enqueue shows as
+//! a wrong endpoint at the end.
 
 use std::collections::BTreeMap;
 
@@ -28,21 +28,21 @@ const SERVICES: usize = 2;
 const PODS: usize = 5;
 const NODES: usize = 3;
 
-/// The states of one object, one after the other; `None` where it is gone.
+/// The successive states of one object; `None` while it does not exist.
 type History = Vec<Option<Value>>;
 
 /// One step of an order of events.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// Which of the objects with states left comes next.
+    /// Selects the next object among those with remaining states.
     object: prop::sample::Index,
-    /// Whether the state is passed over, if another one follows.
+    /// Whether the state is skipped, if another one follows.
     is_missed: bool,
-    /// Whether a Service that is enqueued is synced after it, and which.
+    /// Selects an enqueued Service to sync after the event; `None` for no sync.
     sync: Option<prop::sample::Index>,
 }
 
-/// An order of the events of some histories.
+/// An order in which the events of all histories arrive.
 #[derive(Clone, Debug)]
 struct Order {
     steps: Vec<Step>,
@@ -101,12 +101,12 @@ fn any_node(at: usize) -> impl Strategy<Value = Value> {
     })
 }
 
-/// Up to four states of an object.
+/// One to four states of an object.
 fn history(state: impl Strategy<Value = Value>) -> impl Strategy<Value = History> {
     prop::collection::vec(prop::option::weighted(0.85, state), 1..5)
 }
 
-/// A Node exists in the end: whether endpoints of a Node that is gone remain depends on whether their Service is synced.
+/// Ends with an existing Node: whether endpoints of a deleted Node remain depends on the time of the last sync.
 fn history_of_node(at: usize) -> impl Strategy<Value = History> {
     (history(any_node(at)), any_node(at)).prop_map(|(mut history, last)| {
         history.push(Some(last));
@@ -122,7 +122,7 @@ fn any_histories() -> impl Strategy<Value = Vec<History>> {
     [services, pods, nodes].concat().prop_map(fixed)
 }
 
-/// The same histories where an object that comes again has another uid, and what no Pod changes in its life stays.
+/// Gives each re-created object a new UID, and keeps the immutable fields of a Pod.
 fn fixed(mut histories: Vec<History>) -> Vec<History> {
     for (at, history) in histories.iter_mut().enumerate() {
         let is_pod = (SERVICES..SERVICES + PODS).contains(&at);
@@ -145,7 +145,7 @@ fn any_order() -> impl Strategy<Value = Order> {
     let step =
         (any::<prop::sample::Index>(), prop::bool::weighted(0.3), prop::option::of(any::<prop::sample::Index>()))
             .prop_map(|(object, is_missed, sync)| Step { object, is_missed, sync });
-    // There are no more states than that.
+    // All histories together have at most this many states.
     let steps = prop::collection::vec(step, 5 * (SERVICES + PODS + NODES));
     (steps, prop::sample::select(vec![1usize, 2, 100]))
         .prop_map(|(steps, max_endpoints)| Order { steps, max_endpoints })
@@ -169,7 +169,7 @@ struct World {
     slices: BTreeMap<String, Arc<Slice>>,
     queue: BTreeSet<Key>,
     max_endpoints: usize,
-    /// The number of slices and of versions so far.
+    /// The number of slices created so far.
     created: usize,
     versions: u64,
 }
@@ -184,7 +184,7 @@ impl World {
         self.topology.as_ref().unwrap()
     }
 
-    /// The events that the caches see of a new state of the object at that position.
+    /// Delivers a new state of the object at position `at` to the caches and handlers.
     fn take(&mut self, at: usize, state: Option<&Value>) {
         self.versions += 1;
         let version = self.versions.to_string();
@@ -201,7 +201,7 @@ impl World {
                 if let Event::Deleted(service) = &event {
                     let uid = &service.metadata.uid;
                     self.memories.remove(&key);
-                    // The garbage collector's part.
+                    // Deletes the dependent slices, in place of the garbage collector.
                     self.slices.retain(|_, slice| slice.metadata.owners.iter().all(|owner| owner.uid != *uid));
                 }
                 self.queue.insert(key);
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Syncs an enqueued Service. Says whether the sync wrote or forgot something.
+    /// Syncs an enqueued Service. Returns whether the sync wrote, or found no Service.
     fn sync(&mut self, key: &Key) -> bool {
         self.queue.remove(key);
         let Ok(Some(service)) = self.services.get(&key.namespace, &key.name) else { return true };
@@ -240,7 +240,7 @@ impl World {
         if service.selects() {
             let meta = &service.metadata;
             let Ok(Some(pods)) = self.index.members(&meta.namespace, &meta.name, &service.spec.selector) else {
-                panic!("the index does not know {key}")
+                panic!("the index does not contain {key}")
             };
             snapshot.pods = pods;
             let is_ours = |slice: &&Arc<Slice>| slice.service() == Some(&*key.name);
@@ -261,7 +261,7 @@ impl World {
         !plan.unsupported.is_empty() || !plan.writes.iter().all(Writes::is_empty)
     }
 
-    /// What the server does about the writes of a plan.
+    /// Applies the writes of a plan to the slices of the server.
     fn write(&mut self, service: &Service, plan: &Plan) {
         for writes in &plan.writes {
             for draft in writes.create.iter().chain(&writes.update) {
@@ -282,23 +282,23 @@ impl World {
         }
     }
 
-    /// Syncs what is enqueued until nothing is left to be done.
+    /// Syncs the enqueued Services until no sync writes any more.
     fn settle(&mut self) {
         for _ in 0..20 {
             let enqueued: Vec<Key> = self.queue.iter().cloned().collect();
             let wrote = enqueued.iter().filter(|key| self.sync(key)).count();
             if wrote == 0 {
-                assert!(self.queue.is_empty(), "every Node is there: {:?} is left", self.queue);
+                assert!(self.queue.is_empty(), "all Nodes exist, but {:?} is still enqueued", self.queue);
                 return;
             }
         }
-        panic!("no rest: {:?}", self.queue);
+        panic!("the syncs do not settle: {:?}", self.queue);
     }
 
-    /// The endpoints of each Service by address type, each with its ports, however they are spread over slices.
+    /// The endpoints of each Service by address type, each with its ports, independent of their distribution over slices.
     ///
-    /// An address type without endpoints that has a slice is in it. How many empty slices there are is not: as upstream, a sync
-    /// keeps those that are there.
+    /// An address type without endpoints has an entry if it has a slice. The number of empty slices does not count: as upstream,
+    /// a sync keeps existing ones.
     fn endpoints(&self) -> BTreeMap<(String, String), Vec<(String, Value)>> {
         let mut out: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for slice in self.slices.values() {
@@ -308,7 +308,7 @@ impl World {
             let mut ports: Vec<String> = slice.ports.iter().map(|port| json!(port).to_string()).collect();
             ports.sort();
             let endpoints = slice.endpoints.iter().cloned().map(|mut endpoint| {
-                // Hints by capacity stay as they are while they are good enough.
+                // Hints by capacity depend on the order of events, because a sync keeps hints that are good enough.
                 if by_capacity {
                     endpoint.hints = None;
                 }
@@ -323,7 +323,7 @@ impl World {
     }
 }
 
-/// Fails if a plan that considers what has changed writes something else than one that considers everything.
+/// Fails if a plan based on the changes writes something different from a plan based on everything.
 fn assert_same_writes(part: &Plan, whole: &Plan) {
     let written = |plan: &Plan| {
         let drafts = plan.writes.iter().flat_map(|writes| writes.create.iter().chain(&writes.update));
@@ -336,17 +336,17 @@ fn assert_same_writes(part: &Plan, whole: &Plan) {
     assert_eq!(written(part), written(whole));
 }
 
-/// Puts a state of the object of that name into a cache, or takes the object out.
+/// Stores a state of the named object in a cache, or removes the object.
 fn changed<T: Object + Clone>(store: &Store<T>, name: &str, state: Option<&Value>, version: Version) -> Vec<Event<T>> {
     let others = store.all().into_iter().filter(|object| *object.meta().name != *name);
     let objects = others.map(|object| T::clone(&object)).chain(state.map(read)).collect();
     let mut events = store.fill(objects, version);
-    // A set that is filled anew tells of every object in it.
+    // Refilling the store emits an event for every object.
     events.retain(|event| *event.meta().name == *name);
     events
 }
 
-/// A slice as the server has it once a draft was written.
+/// Builds the slice as the server stores it after a draft was written.
 fn stored(name: &str, kind: &str, service: &Service, plan: &Plan, draft: &Draft) -> Slice {
     let owner = json!({"apiVersion": "v1", "kind": "Service", "name": service.metadata.name,
         "uid": service.metadata.uid, "controller": true});
@@ -359,7 +359,7 @@ fn stored(name: &str, kind: &str, service: &Service, plan: &Plan, draft: &Draft)
     slice
 }
 
-/// The endpoints after the last states alone, each seen once, and one sync of each Service.
+/// The world after each object's last state arrived and the queue was drained.
 fn of_last_states(histories: &[History], max_endpoints: usize) -> World {
     let mut world = World::new(max_endpoints);
     for (at, history) in histories.iter().enumerate().rev() {
@@ -397,7 +397,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_endpoints_in_the_end_do_not_depend_on_the_order_of_events(
+    fn final_endpoints_do_not_depend_on_the_order_of_events(
         histories in any_histories(), orders in prop::collection::vec(any_order(), 3),
     ) {
         for order in &orders {
@@ -407,9 +407,9 @@ proptest! {
     }
 }
 
-/// The same as one case, which is easy to follow.
+/// One fixed case of the property above, easier to follow.
 #[test]
-fn a_zone_that_a_node_gets_late_reaches_the_endpoints() {
+fn a_zone_label_added_to_a_node_later_reaches_the_endpoints() {
     let pod = json!({"metadata": {"name": "p0", "namespace": NS, "uid": "p", "labels": {"app": "web"}},
         "spec": {"nodeName": "n0"}, "status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
             "conditions": [{"type": "Ready", "status": "True"}]}});

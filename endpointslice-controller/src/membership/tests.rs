@@ -27,7 +27,7 @@ fn names(index: &mut Membership, service: &Service) -> Option<Vec<String>> {
 }
 
 #[test]
-fn an_unreadable_pod_spoils_the_services_that_select_it() {
+fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
     let mut index = Membership::default();
     let web = labels(&[("app", "web")]);
     let (a, b) = (service("a", &web), service("b", &labels(&[("app", "db")])));
@@ -38,7 +38,7 @@ fn an_unreadable_pod_spoils_the_services_that_select_it() {
         let meta = serde_json::from_value(json!({"name": "p", "namespace": "ns", "labels": {"app": app}})).unwrap();
         Arc::new(Malformed { meta, error: "spec is a number".to_owned() })
     };
-    // Its labels have changed, too.
+    // The labels have changed, too.
     let concerned: Vec<Arc<str>> = index.put_unreadable(&bad("db"), false).into_iter().collect();
     assert_eq!(concerned, [Arc::from("a"), Arc::from("b")]);
     assert_eq!(names(&mut index, &a), Some(vec![]));
@@ -49,7 +49,7 @@ fn an_unreadable_pod_spoils_the_services_that_select_it() {
 }
 
 #[test]
-fn nothing_is_kept_of_what_is_gone() {
+fn deleted_objects_leave_nothing_in_the_index() {
     let mut index = Membership::default();
     let web = labels(&[("app", "web"), ("tier", "a")]);
     let (service, pod) = (service("web", &web), pod("p", &web));
@@ -69,7 +69,7 @@ fn nothing_is_kept_of_what_is_gone() {
     }
 }
 
-/// 10,000 Services with 3 Pods each. All share a label, and it is the first one of every selector.
+/// 10,000 Services with 3 Pods each. All share a label, which is the first one of every selector.
 fn many() -> (Vec<Service>, Vec<Arc<Pod>>) {
     let labels_of =
         |n: usize| labels(&[("app.kubernetes.io/instance", "shop"), ("app.kubernetes.io/name", &format!("s{n}"))]);
@@ -83,7 +83,7 @@ fn many() -> (Vec<Service>, Vec<Arc<Pod>>) {
 }
 
 #[test]
-fn services_that_share_a_label_start_in_linear_time() {
+fn services_that_share_a_label_are_indexed_in_linear_time() {
     let (services, pods) = many();
     for services_first in [true, false] {
         let mut index = Membership::default();
@@ -100,14 +100,14 @@ fn services_that_share_a_label_start_in_linear_time() {
         }
         assert_eq!(names(&mut index, &services[7]).unwrap(), ["p00021", "p00022", "p00023"]);
         let Work { tests, lookups, .. } = index.work();
-        // One Service may be filed under the shared label; every Pod is tested against it.
+        // One Service may be filed under the shared label, and every Pod is tested against it.
         assert!(tests <= 2 * 30_000, "services first: {services_first}: {tests} tests");
         assert!(lookups <= 2 * (10_000 * 2 + 30_000 * 3), "{lookups} lookups");
     }
 }
 
 #[test]
-fn an_event_of_a_pod_costs_what_it_changes() {
+fn an_event_of_a_pod_costs_only_its_changes() {
     let (services, pods) = many();
     let mut index = Membership::default();
     for service in &services {
@@ -123,8 +123,8 @@ fn an_event_of_a_pod_costs_what_it_changes() {
     assert_eq!((old.len(), new.len()), (1, 1));
     let work = index.work();
     let cost = (work.tests - before.tests, work.lookups - before.lookups, work.changed_lists - before.changed_lists);
-    assert_eq!(cost, (0, 0, 1), "labels are the same: nothing is tested");
-    // A Pod in the place of another one, with a label that nobody knows.
+    assert_eq!(cost, (0, 0, 1), "unchanged labels need no test");
+    // Replaces the Pod by another Pod with a new label that no selector mentions.
     index.remove_pod(&changed);
     let before = index.work();
     index.put_pod(None, &pod("p00000-again", &labels(&[("app.kubernetes.io/name", "s0"), ("new", "1")])));
@@ -150,7 +150,7 @@ fn huge_selectors_and_huge_label_sets_cost_their_size() {
 
 proptest! {
     #[test]
-    fn members_are_what_selectors_select(
+    fn members_are_the_pods_that_selectors_match(
         steps in proptest::collection::vec(
             (any::<bool>(), 0usize..5, proptest::option::of(proptest::collection::btree_map(0u8..4, 0u8..2, 0..4))), 1..60),
     ) {

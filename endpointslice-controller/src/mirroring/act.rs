@@ -1,4 +1,4 @@
-//! Carries out the plan for mirrored slices. The first failure ends it.
+//! Sends the requests of the plan for mirrored slices, and stops at the first failure.
 
 use common::io::{self, Failed, Requeue};
 
@@ -13,22 +13,22 @@ use crate::{
 /// A change of the controller's memory.
 #[derive(Debug)]
 pub enum Note {
-    /// What metrics tell of the Endpoints; nothing if they are not mirrored.
+    /// Updates the metrics of the Endpoints; `None` if they are not mirrored.
     Decide(Option<Totals>),
-    /// A write of a slice.
+    /// The progress of one write of a slice.
     Write(WriteNote),
-    /// The sync has ended; how many seconds it took.
+    /// The sync has ended after this many seconds.
     End(f64),
 }
 
-/// What metrics tell of Endpoints.
+/// The numbers of one sync, for metrics.
 #[derive(Debug)]
 pub struct Totals {
-    /// The numbers of each address type.
+    /// Endpoint and slice counts of each address type.
     pub(super) counts: Vec<Counts>,
-    /// Endpoints whose content changes.
+    /// Endpoints with changed content.
     pub(super) updated: usize,
-    /// Addresses that were left out.
+    /// Addresses that were not mirrored.
     pub(super) skipped: usize,
 }
 
@@ -45,7 +45,7 @@ impl From<WriteNote> for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Carries a plan out.
+/// Sends the requests of a plan.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let began = io.now();
     let Plan { writes, updated, skipped, .. } = plan;

@@ -1,4 +1,4 @@
-//! Slices of Endpoints that somebody wrote by hand: pure.
+//! Decides the slices that mirror hand-made Endpoints.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,10 +24,10 @@ use crate::{
     plan::{Counts, Draft, Event, SliceMetadata, Writes, generate_name},
 };
 
-/// What is not copied.
+/// The annotation of `kubectl apply`, which is not copied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Decides what the slices of hand-made Endpoints are.
+/// Decides the wanted slices of hand-made Endpoints.
 ///
 /// Upstream: `pkg/controller/endpointslicemirroring`, `syncEndpoints` and `reconcile`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
@@ -50,30 +50,30 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Ports in a canonical order, by which slices are found.
+/// Sorts ports into a canonical order, the key under which slices are found.
 fn port_key(ports: &[Port]) -> Vec<Port> {
     let mut key = ports.to_vec();
     key.sort();
     key
 }
 
-/// Ports and endpoints by the form of the ports. Each port list is there for both families, with or without endpoints.
+/// Wanted slices by their sorted ports. Each port list has an entry for both families, with or without endpoints.
 type Wanted = BTreeMap<Vec<Port>, Mirror>;
 
-/// The one slice of a port list and a family.
+/// The single slice for one port list and one address family.
 #[derive(Default)]
 struct Mirror {
     ports: Arc<[Port]>,
     endpoints: Vec<Endpoint>,
-    /// The positions of the endpoints by identity.
+    /// The index of each endpoint in `endpoints`, by identity.
     positions: HashMap<EndpointKey, usize>,
 }
 
-/// What makes two mirrored endpoints the same: the address, the hostname, and what is behind it.
+/// The identity of a mirrored endpoint: address, hostname, and namespace and name of its target.
 type EndpointKey = (Box<str>, Text, Text, Arc<str>);
 
 impl Mirror {
-    /// Adds an endpoint. Of several states of the same endpoint the last one counts, as upstream.
+    /// Adds an endpoint, or replaces the endpoint with the same identity: the last one counts, as upstream.
     fn insert(&mut self, address: Box<str>, endpoint: Endpoint) {
         let target = endpoint.target_ref.as_ref().map(|target| (target.namespace.clone(), Arc::clone(&target.name)));
         let (namespace, name) = target.unwrap_or_default();
@@ -124,7 +124,7 @@ fn one_type(
     Writes { kind, counts, ..order_writes(create, update, delete, creation, |_| true) }
 }
 
-/// What happens to the endpoints of a slice.
+/// Numbers of endpoints in a slice that change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Changes {
     added: usize,
@@ -147,7 +147,7 @@ fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
     changes
 }
 
-/// Whether a slice says what it is to say beside its endpoints, and does not belong to Endpoints of the same name before.
+/// Whether labels and annotations are as wanted, and no owner is an earlier Endpoints object with the same name.
 fn says_the_same(slice: &Slice, wanted: &SliceMetadata) -> bool {
     let meta = &slice.metadata;
     let another = |owner: &common::meta::OwnerRef| {
@@ -171,10 +171,10 @@ fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
     }
 }
 
-/// The endpoints of each address type, and what is said of addresses that were left out.
+/// Returns the endpoints of each address type, and adds Events about omitted addresses to the plan.
 ///
-/// Only so many addresses of an object are looked at that a hostile one costs its owner its mirror and nobody else
-/// anything: with many ports in many subsets, a small object can mean millions of addresses.
+/// The number of processed addresses is limited, so that a malicious object harms only its own mirror: with many ports in many
+/// subsets, a small object can expand to millions of addresses.
 fn wanted(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressType, Wanted> {
     let (subsets, beyond_limit) = subsets::canonical_within(subsets, MAX_ADDRESSES);
     plan.skipped = beyond_limit;

@@ -1,4 +1,4 @@
-//! What the mirroring loop counts besides its queue.
+//! Metrics of the mirroring loop, in addition to those of its queue.
 
 use common::{
     meta::Key,
@@ -11,7 +11,7 @@ use crate::{
     plan::Counts,
 };
 
-/// The metrics of the mirroring loop.
+/// Upstream's metrics of endpointslicemirroring.
 pub(super) struct MirroringMetrics {
     added: Histogram,
     updated: Histogram,
@@ -66,7 +66,7 @@ impl MirroringMetrics {
         }
     }
 
-    /// Endpoints are about to be mirrored like that; nothing if they are not mirrored.
+    /// Records the numbers of one sync; `None` removes the Endpoints from the totals.
     pub(super) fn planned(&self, key: &Key, totals: Option<&Totals>) {
         let Some(Totals { counts, updated, skipped }) = totals else { return self.shares.forget(key) };
         let sum = |of: fn(&Counts) -> usize| counts.iter().map(of).sum::<usize>() as f64;

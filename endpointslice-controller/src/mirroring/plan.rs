@@ -1,23 +1,23 @@
-//! What one sync does about mirrored slices.
+//! The plan for the slices that mirror one Endpoints object.
 
 use common::controller::Explain;
 
 use crate::plan::{self, Event, SliceMetadata, Writes};
 
-/// What one sync does.
+/// The wanted writes of one sync, with Events and numbers for metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Whether there is something to mirror.
+    /// Whether the Endpoints exist and are to be mirrored.
     pub mirrors: bool,
-    /// What is written into every slice.
+    /// Labels, annotations and owner of every slice.
     pub slice_metadata: SliceMetadata,
-    /// By address type.
+    /// Writes for each address type.
     pub writes: Vec<Writes>,
-    /// What is said of the Endpoints.
+    /// Events about the Endpoints.
     pub events: Vec<Event>,
-    /// Addresses that were left out.
+    /// Addresses that are not mirrored.
     pub skipped: usize,
-    /// Endpoints whose content changes.
+    /// Endpoints with changed content.
     pub updated: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Everything one sync of mirrored slices may read.
+//! The input of one sync of mirrored slices.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use common::meta::Key;
 
 use crate::objects::{Endpoints, Service, Slice};
 
-/// Everything one sync may look at.
+/// The input of one sync of mirrored slices.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The key of the Endpoints and of their Service.
+    /// Namespace and name, the same for the Endpoints and their Service.
     pub key: Key,
-    /// The Endpoints, if they are there.
+    /// Cached Endpoints; `None` if they do not exist.
     pub endpoints: Option<Arc<Endpoints>>,
-    /// Their Service, if it is there.
+    /// The cached Service with the same name; `None` if it does not exist.
     pub service: Option<Arc<Service>>,
-    /// The slices that mirror them, by name.
+    /// Slices that mirror the Endpoints, sorted by name.
     pub slices: Vec<Arc<Slice>>,
-    /// The most addresses of a subset that are mirrored.
+    /// The maximal number of mirrored addresses per subset.
     pub max_endpoints_per_subset: usize,
 }
 
 impl Snapshot {
-    /// The Endpoints, if they are to be mirrored.
+    /// Returns the Endpoints if they are to be mirrored.
     pub(super) fn mirrored(&self) -> Option<&Endpoints> {
         let is_served = self.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
         self.endpoints.as_deref().filter(|endpoints| is_served && endpoints.is_mirrorable())

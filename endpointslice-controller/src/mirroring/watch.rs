@@ -1,4 +1,4 @@
-//! Which event brings which Endpoints to the queue.
+//! Handlers that enqueue Endpoints at events of Services, Endpoints and slices.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Enqueues the Endpoints of a Service without a selector, or of one that got or lost it.
+    /// Enqueues the Endpoints of a Service without a selector, or of a Service that gained or lost its selector.
     pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
         let selects = |service: &Service| !service.spec.selector.is_empty();
         let concerns = match event {
@@ -36,7 +36,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues Endpoints that are or were mirrored.
+    /// Enqueues Endpoints that are mirrored, or were mirrored before the event.
     pub(super) fn on_endpoints(&self, event: &Event<Endpoints>, origin: Origin) {
         let concerns = match event {
             Event::Added(endpoints) | Event::Deleted(endpoints) => endpoints.is_mirrorable(),
@@ -52,9 +52,9 @@ impl Watch {
         }
     }
 
-    /// Enqueues the Endpoints of a slice that somebody else changed.
+    /// Enqueues the Endpoints of a slice that another writer changed.
     pub(super) fn on_slice(&self, event: &Event<Slice>, origin: Origin) {
-        // A slice whose Endpoints were deleted while no process watched is found by itself.
+        // Slices in the first list enqueue their Endpoints too: those may have been deleted while no process was watching.
         let origin = if origin == Origin::Initial { Origin::Relist } else { origin };
         self.slices.on_slice(event, origin);
         if let Event::Deleted(slice) = event

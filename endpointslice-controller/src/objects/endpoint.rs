@@ -1,4 +1,4 @@
-//! One endpoint of a slice.
+//! Endpoints in a slice, with conditions, target and hints.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,51 +7,51 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Pod;
 
-/// An endpoint.
+/// One entry of `endpoints` in an EndpointSlice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Endpoint {
-    /// Its addresses, sorted as texts: their order says nothing.
+    /// IP addresses, sorted as texts, because their order has no meaning.
     #[serde(deserialize_with = "sorted")]
     pub addresses: Box<[Box<str>]>,
-    /// Whether clients can use it.
+    /// Readiness of the endpoint.
     #[serde(deserialize_with = "null_as_default")]
     pub conditions: Conditions,
-    /// Its name in the DNS domain of the Service.
+    /// The DNS name within the domain of the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Text>,
-    /// The object behind it, usually a Pod.
+    /// The object that the endpoint represents, usually a Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
-    /// Its node.
+    /// The name of the Node that runs the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Text>,
-    /// Its zone.
+    /// The topology zone of that Node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Text>,
-    /// The zones and nodes whose clients should use it.
+    /// The zones and nodes whose clients should use the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Box<Hints>>,
 }
 
-/// Reads a list of texts and sorts it.
+/// Deserializes a list of texts and sorts it.
 fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>, D::Error> {
     let mut texts: Box<[Box<str>]> = null_as_default(deserializer)?;
     texts.sort_unstable();
     Ok(texts)
 }
 
-/// The conditions of an endpoint. An absent condition is not the same as a false one.
+/// The conditions of an endpoint. An absent condition is different from a false one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conditions {
-    /// Clients may use it.
+    /// Clients may use the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// It answers requests, terminating or not.
+    /// The endpoint answers requests, even while it is terminating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
-    /// It is terminating.
+    /// The Pod is terminating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating: Option<bool>,
 }
@@ -60,31 +60,31 @@ pub struct Conditions {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TargetRef {
-    /// Its kind.
+    /// Usually `Pod`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub kind: Text,
-    /// Its namespace.
+    /// Empty for objects without a namespace.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Text,
-    /// Its name.
+    /// `metadata.name` of the target.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
-    /// Its uid.
+    /// `metadata.uid` of the target.
     #[serde(skip_serializing_if = "Uid::is_empty")]
     pub uid: Uid,
     /// Group and version. Never written by this program.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub api_version: Text,
-    /// Version of the object. Never written by this program.
+    /// The version of the target when the reference was made. Never written by this program.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub resource_version: Text,
-    /// A part of the object. Never written by this program.
+    /// The part of the target that is meant. Never written by this program.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub field_path: Text,
 }
 
 impl TargetRef {
-    /// A reference to a Pod.
+    /// Builds the reference to a Pod.
     pub fn to_pod(pod: &Pod) -> Self {
         static POD: LazyLock<Text> = LazyLock::new(|| Text::new("Pod"));
         static EMPTY: LazyLock<Text> = LazyLock::new(Text::default);
@@ -101,7 +101,7 @@ impl TargetRef {
 }
 
 impl PartialEq for TargetRef {
-    /// The version of the object aside.
+    /// Ignores `resource_version`.
     fn eq(&self, other: &Self) -> bool {
         (&self.kind, &self.namespace, &self.name, &self.uid, &self.api_version, &self.field_path)
             == (&other.kind, &other.namespace, &other.name, &other.uid, &other.api_version, &other.field_path)
@@ -112,24 +112,24 @@ impl PartialEq for TargetRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hints {
-    /// The zones.
+    /// Hinted zones.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "<[Hint]>::is_empty")]
     pub for_zones: Box<[Hint]>,
-    /// The nodes.
+    /// Hinted nodes.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "<[Hint]>::is_empty")]
     pub for_nodes: Box<[Hint]>,
 }
 
-/// A zone or a node.
+/// A reference to a zone or a node by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hint {
-    /// Its name.
+    /// The value of the zone label, or the name of the Node.
     pub name: Text,
 }
 
 impl Hints {
-    /// Hints to a zone, a node or both; none if there is neither.
+    /// Builds hints to a zone, a node or both; `None` without either.
     pub fn new(zone: Option<&Text>, node: Option<&Text>) -> Option<Box<Self>> {
         let hint = |name: Option<&Text>| name.map(|name| Hint { name: name.clone() }).into_iter().collect();
         (zone.is_some() || node.is_some()).then(|| Box::new(Self { for_zones: hint(zone), for_nodes: hint(node) }))
@@ -146,13 +146,13 @@ pub struct Identity<'a> {
 }
 
 impl Endpoint {
-    /// The fields that identify it.
+    /// Returns the identifying fields.
     pub fn identity(&self) -> Identity<'_> {
         let (namespace, name) = self.target_ref.as_ref().map_or(("", ""), |target| (&*target.namespace, &*target.name));
         Identity { addresses: &self.addresses, hostname: self.hostname.as_deref().unwrap_or(""), namespace, name }
     }
 
-    /// Whether another state of the same endpoint says the same, hints aside.
+    /// Whether another state of the same endpoint has the same content, ignoring hints.
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.conditions == other.conditions
             && self.node_name == other.node_name
@@ -160,22 +160,22 @@ impl Endpoint {
             && self.target_ref == other.target_ref
     }
 
-    /// Whether clients may use it.
+    /// Whether clients may use the endpoint.
     pub fn is_ready(&self) -> bool {
         self.conditions.ready == Some(true)
     }
 
-    /// The zones that should use it.
+    /// Returns the hinted zones.
     pub fn zone_hints(&self) -> &[Hint] {
         self.hints.as_deref().map_or(&[], |hints| &hints.for_zones)
     }
 
-    /// The nodes that should use it.
+    /// Returns the hinted nodes.
     pub fn node_hints(&self) -> &[Hint] {
         self.hints.as_deref().map_or(&[], |hints| &hints.for_nodes)
     }
 
-    /// Whether its hints name exactly this zone and this node.
+    /// Whether the hints name exactly this zone and this node.
     pub fn is_hinted_to(&self, zone: Option<&Text>, node: Option<&Text>) -> bool {
         let names = |hints: &[Hint], wanted: Option<&Text>| match (hints, wanted) {
             ([], None) => true,

@@ -1,4 +1,4 @@
-//! Endpoints: the predecessor of slices, one object per Service.
+//! Endpoints: the predecessor of slices, with one object per Service.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TargetRef;
 
-/// Endpoints on the API server.
+/// The resource `endpoints` of the core API group.
 pub const ENDPOINTS: Resource =
     Resource { group: "", version: "v1", plural: "endpoints", kind: "Endpoints", namespaced: true };
 
@@ -22,30 +22,30 @@ pub const ENDPOINTS: Resource =
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Endpoints {
-    /// Its metadata, all labels and annotations included.
+    /// Metadata with all labels and annotations.
     pub metadata: Meta,
-    /// Addresses with the ports they have.
+    /// Addresses grouped by their ports.
     #[serde(deserialize_with = "null_as_default")]
     pub subsets: Vec<Subset>,
 }
 
-/// The label of Endpoints that are not to be mirrored.
+/// The label key that excludes Endpoints from mirroring, with the value `true`.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// The annotation of Endpoints that are a lock and have no addresses.
+/// The annotation key of Endpoints that serve as a leader election lock.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 impl Endpoints {
-    /// Whether they may be mirrored.
+    /// Whether the Endpoints may be mirrored.
     pub fn is_mirrorable(&self) -> bool {
         self.metadata.labels.get(SKIP_MIRROR) != Some("true") && !self.is_lock()
     }
 
-    /// Whether they are a lock and have no addresses.
+    /// Whether the Endpoints serve as a leader election lock, without addresses.
     pub fn is_lock(&self) -> bool {
         self.metadata.annotations.get(LEADER).is_some()
     }
 }
 
-/// The Endpoints of that key, as Events name them; `endpoints` if they are there.
+/// Builds the reference for Events; `endpoints` is `None` if they do not exist.
 pub(crate) fn object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef {
     match endpoints {
         Some(endpoints) => ObjectRef::new(ENDPOINTS, &endpoints.metadata),
@@ -53,42 +53,42 @@ pub(crate) fn object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef 
     }
 }
 
-/// Addresses that all have the same ports.
+/// Addresses with the same ports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subset {
-    /// The ready ones.
+    /// Addresses that are ready.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
-    /// The others.
+    /// Addresses that are not ready.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub not_ready_addresses: Vec<Address>,
-    /// Their ports.
+    /// Ports of all addresses of the subset.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<SubsetPort>,
 }
 
 impl Subset {
-    /// The addresses, each with whether it is ready; ready ones come first.
+    /// Iterates over the addresses with their readiness, ready ones first.
     pub(crate) fn states(&self) -> impl Iterator<Item = (&Address, bool)> {
         let ready = self.addresses.iter().map(|address| (address, true));
         ready.chain(self.not_ready_addresses.iter().map(|address| (address, false)))
     }
 }
 
-/// An address.
+/// One address of a subset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Address {
-    /// The address, as it was written.
+    /// The text as written, not normalized.
     pub ip: Arc<str>,
-    /// Its name in the DNS domain of the Service.
+    /// The DNS name within the domain of the Service.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub hostname: Text,
-    /// Its node.
+    /// The name of the Node behind the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Text>,
-    /// The object behind it, usually a Pod.
+    /// The object behind the address, usually a Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
 }
@@ -97,15 +97,15 @@ pub struct Address {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SubsetPort {
-    /// Its name.
+    /// Empty for an unnamed port.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub name: Text,
-    /// Its number.
+    /// The port number.
     pub port: i32,
-    /// Its protocol.
+    /// `TCP`, `UDP` or `SCTP`.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub protocol: Text,
-    /// The application protocol.
+    /// The application protocol, for example `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<Text>,
 }

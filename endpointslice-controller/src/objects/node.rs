@@ -1,4 +1,4 @@
-//! Nodes.
+//! Nodes, with their zone and CPU capacity.
 
 use common::{
     conditions::{Condition, is_true},
@@ -12,24 +12,24 @@ use serde::{Deserialize, Deserializer};
 
 use super::ZONE;
 
-/// Nodes on the API server.
+/// The resource `nodes` of the core API group.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
 /// Labels that exclude a Node from the capacity of its zone.
 const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// A Node: its zone and its capacity.
+/// A Node, reduced to its zone and its capacity.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    /// Its metadata: names only.
+    /// Metadata without labels, annotations, owners and finalizers.
     pub metadata: Meta,
-    /// Its zone; empty if it has none.
+    /// The value of the label [`ZONE`]; empty without the label.
     pub zone: Text,
-    /// Whether its labels allow its capacity to count.
+    /// Whether the capacity counts for the zone; false for control plane nodes.
     pub counts: bool,
-    /// Whether its condition `Ready` is `True`.
+    /// Whether the condition `Ready` is `True`.
     pub is_ready: bool,
-    /// Allocatable CPU in thousandths.
+    /// Allocatable CPU in millicores.
     pub cpu: i64,
 }
 

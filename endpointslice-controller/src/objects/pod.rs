@@ -1,4 +1,4 @@
-//! Pods.
+//! Pods, with addresses, ports and readiness.
 
 use std::net::IpAddr;
 
@@ -16,58 +16,57 @@ use serde::{Deserialize, Deserializer};
 use super::Service;
 use crate::address;
 
-/// A Pod: how it is reached, and whether it is ready.
+/// A Pod, reduced to the fields that endpoints are made from.
 #[derive(Clone, Debug, Default)]
 pub struct Pod {
-    /// Its metadata: names, labels, uid and deletion timestamp.
+    /// Metadata with labels, without annotations, owners and finalizers.
     pub metadata: Meta,
-    /// The node it is assigned to; empty if none.
+    /// `spec.nodeName`; empty before the Pod is scheduled.
     pub node: Text,
-    /// Its hostname; empty if it has none of its own.
+    /// `spec.hostname`; empty by default.
     pub hostname: Text,
-    /// The domain of its hostname; empty if none.
+    /// `spec.subdomain`, the name of the headless Service for the hostname; empty by default.
     pub subdomain: Text,
-    /// Its named ports, sorted by name and protocol; of several the first one in the Pod comes first. Containers come before
-    /// sidecars.
+    /// Named ports, sorted by name and protocol. Equal ports keep the order of the Pod, with containers before sidecars.
     pub ports: Box<[PodPort]>,
-    /// Whether its phase is terminal.
+    /// Whether the phase is terminal.
     pub is_over: bool,
-    /// Whether its condition `Ready` is `True`.
+    /// Whether the condition `Ready` is `True`.
     pub is_ready: bool,
-    /// When that condition last changed.
+    /// The last transition time of the condition `Ready`.
     pub ready_changed: Option<Timestamp>,
-    /// Whether it has an address at all, valid or not.
+    /// Whether the status has an address, valid or not.
     pub has_address: bool,
-    /// The first address, by the older field `podIP`.
+    /// The first address, from the older field `podIP`.
     pub ip: Option<IpAddr>,
-    /// Its valid addresses, in order.
+    /// Valid addresses of `podIPs`, in order.
     pub ips: Box<[IpAddr]>,
 }
 
-/// A port of a container that has a name.
+/// A named port of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodPort {
-    /// Its name.
+    /// The port name, which Services refer to.
     pub name: Text,
-    /// Its protocol.
+    /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
-    /// Its number.
+    /// `containerPort`.
     pub number: i32,
 }
 
 impl Pod {
-    /// Whether the Pod has, or may have, endpoints.
+    /// Whether the Pod has endpoints, or can have them once it is ready.
     pub fn is_eligible(&self) -> bool {
         !self.is_over && self.has_address
     }
 
-    /// Its name in the DNS domain of a Service, if it has one there.
+    /// Returns the hostname if the Pod has one in the domain of this Service.
     pub fn hostname_in(&self, service: &Service) -> Option<&Text> {
         let is_named = !self.hostname.is_empty() && *self.subdomain == *service.metadata.name;
         is_named.then_some(&self.hostname)
     }
 
-    /// The number of the port with that name and protocol.
+    /// Returns the number of the port with this name and protocol.
     pub fn port(&self, name: &str, protocol: &str) -> Option<i32> {
         let first = self.ports.partition_point(|port| (&*port.name, &*port.protocol) < (name, protocol));
         let port = self.ports.get(first)?;
@@ -150,7 +149,7 @@ impl<'de> Deserialize<'de> for Pod {
             number: port.number,
         });
         let mut ports: Box<[PodPort]> = ports.collect();
-        // The sort is stable: the first of several ports with the same name and protocol stays the first.
+        // The sort is stable: of several ports with the same name and protocol the first one stays first.
         ports.sort_by(|a, b| (&a.name, &a.protocol).cmp(&(&b.name, &b.protocol)));
         let ready = status.conditions.into_iter().flatten().find(|condition| condition.kind == "Ready");
         let ips = status.pod_ips.unwrap_or_default();
@@ -172,7 +171,7 @@ impl<'de> Deserialize<'de> for Pod {
 
 impl Object for Pod {
     const RESOURCE: Resource = PODS;
-    /// Pods without an address have no endpoints.
+    /// Excludes Pods without an address, which have no endpoints.
     const FIELD_SELECTOR: &'static str = "status.podIP!=";
     type Indexes = ();
     const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
@@ -185,7 +184,7 @@ impl Object for Pod {
         self.metadata.annotations = Annotations::default();
         self.metadata.owners = Owners::default();
         self.metadata.finalizers = Box::default();
-        // Only the time at which a finished Pod became unready is still needed.
+        // A finished Pod needs only the time at which it became unready.
         if self.is_over {
             (self.ports, self.ips) = Default::default();
         }

@@ -1,4 +1,4 @@
-//! Services.
+//! Services, with selector, ports and traffic distribution.
 
 use common::{
     intern::{Labels, Text},
@@ -10,46 +10,46 @@ use common::{
 };
 use serde::Deserialize;
 
-/// Services on the API server.
+/// The resource `services` of the core API group.
 pub const SERVICES: Resource =
     Resource { group: "", version: "v1", plural: "services", kind: "Service", namespaced: true };
 
-/// The annotations that ask for hints by the capacity of zones; the older one wins.
+/// The annotation keys that enable hints by capacity; the older annotation takes precedence.
 const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 
 /// A Service.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Service {
-    /// Its metadata; of the annotations only those that ask for hints.
+    /// Metadata. Only the annotations for topology hints are kept.
     pub metadata: Meta,
-    /// Its specification.
+    /// The desired state.
     #[serde(default)]
     pub spec: Spec,
 }
 
-/// The specification of a Service.
+/// `spec` of a Service.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
-    /// `ClusterIP`, `ExternalName`, ...
+    /// `spec.type`, for example `ClusterIP` or `ExternalName`.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// The labels of the Pods that it selects; an empty selector selects none.
+    /// The labels of selected Pods; an empty selector selects no Pod.
     pub selector: Labels,
-    /// Its IP, empty or `None`.
+    /// An IP address, `None` for headless Services, or empty.
     #[serde(rename = "clusterIP")]
     pub cluster_ip: Text,
-    /// Its IP families.
+    /// `IPv4`, `IPv6` or both, in order of preference.
     #[serde(deserialize_with = "null_as_default")]
     pub ip_families: Box<[Text]>,
-    /// Its ports.
+    /// The exposed ports.
     #[serde(deserialize_with = "null_as_default")]
     pub ports: Box<[ServicePort]>,
-    /// Whether Pods count as ready in any case.
+    /// Whether all Pods count as ready.
     #[serde(deserialize_with = "null_as_default")]
     pub publish_not_ready_addresses: bool,
-    /// Which endpoints clients should prefer.
+    /// The preference for endpoints in the same zone or on the same node.
     pub traffic_distribution: Option<Text>,
 }
 
@@ -57,30 +57,30 @@ pub struct Spec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {
-    /// Its name, which may be empty.
+    /// Empty for an unnamed port.
     pub name: Text,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
-    /// The port of the Service itself.
+    /// The port number of the Service.
     pub port: i32,
-    /// The port of Pods: a number, or the name of one of theirs.
+    /// The port of the Pods: a number, or the name of a container port.
     pub target_port: Option<IntOrString>,
-    /// The application protocol.
+    /// The application protocol, for example `http`.
     pub app_protocol: Option<Text>,
 }
 
 impl Service {
-    /// Whether the endpoints of this Service are found by its selector.
+    /// Whether the controller finds the endpoints of this Service by a selector.
     pub fn selects(&self) -> bool {
         self.spec.kind != "ExternalName" && !self.spec.selector.is_empty()
     }
 
-    /// Whether it has no IP of its own.
+    /// Whether the Service has no cluster IP.
     pub fn is_headless(&self) -> bool {
         matches!(self.spec.cluster_ip.as_str(), "" | "None")
     }
 
-    /// Whether hints by the capacity of zones are asked for.
+    /// Whether an annotation enables hints by capacity.
     pub fn wants_topology_hints(&self) -> bool {
         let annotations = &self.metadata.annotations;
         let mode = annotations.get(TOPOLOGY_AWARE_HINTS).or_else(|| annotations.get(TOPOLOGY_MODE));

@@ -1,4 +1,4 @@
-//! EndpointSlices.
+//! EndpointSlices, with their ports and labels.
 
 use std::{fmt, sync::Arc};
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CONTROLLER, Endpoint, MANAGED_BY, MIRRORING, SERVICE_NAME, SERVICES, Service, TRIGGER_TIME};
 
-/// EndpointSlices on the API server.
+/// The resource `endpointslices` of `discovery.k8s.io`.
 pub const ENDPOINT_SLICES: Resource = Resource {
     group: "discovery.k8s.io",
     version: "v1",
@@ -23,7 +23,7 @@ pub const ENDPOINT_SLICES: Resource = Resource {
     namespaced: true,
 };
 
-/// The address type of a slice.
+/// The address type of a slice, one IP family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum AddressType {
     /// IPv4 addresses.
@@ -36,7 +36,7 @@ pub enum AddressType {
 }
 
 impl AddressType {
-    /// The value in the API.
+    /// Returns the value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ipv4 => "IPv4",
@@ -44,7 +44,7 @@ impl AddressType {
         }
     }
 
-    /// The kind of its slices in explanations.
+    /// Returns the kind of such slices in explanations.
     pub(crate) fn slice_kind(self) -> &'static str {
         match self {
             Self::Ipv4 => "IPv4 EndpointSlice",
@@ -59,59 +59,59 @@ impl fmt::Display for AddressType {
     }
 }
 
-/// A port of a slice. A port without a name is called `""`.
+/// A port of a slice. An unnamed port has the name `""`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Port {
-    /// Its name.
+    /// Empty for an unnamed port.
     #[serde(deserialize_with = "null_as_default")]
     pub name: Text,
-    /// Its number; none stands for every one.
+    /// The port number; `None` means all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
-    /// Its protocol.
+    /// `TCP`, `UDP` or `SCTP`.
     #[serde(deserialize_with = "null_as_default")]
     pub protocol: Text,
-    /// The application protocol.
+    /// The application protocol, for example `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<Text>,
 }
 
-/// An EndpointSlice that one of the loops of this crate writes.
+/// An EndpointSlice written by a loop of this crate.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Slice {
-    /// Its metadata.
+    /// Metadata with labels and owners.
     pub metadata: Meta,
-    /// The type of its addresses, as the API has it.
+    /// The address type as the API writes it, possibly one that this crate does not know.
     pub address_type: Text,
-    /// Its endpoints.
+    /// Entries of `endpoints`.
     #[serde(deserialize_with = "null_as_default")]
     pub endpoints: Vec<Endpoint>,
-    /// Its ports.
+    /// Ports of all endpoints in the slice.
     #[serde(deserialize_with = "null_as_default")]
     pub ports: Arc<[Port]>,
 }
 
 impl Slice {
-    /// The name of its Service, if it says so.
+    /// Returns the name of the Service from the label, if it is not empty.
     pub fn service(&self) -> Option<&str> {
         self.metadata.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())
     }
 
-    /// Whether its label names that writer.
+    /// Whether the label [`MANAGED_BY`] names this writer.
     pub fn is_managed_by(&self, writer: &str) -> bool {
         self.metadata.labels.get(MANAGED_BY) == Some(writer)
     }
 
-    /// Whether it belongs to this very Service.
+    /// Whether an owner reference has the UID of this Service.
     pub(crate) fn is_owned_by(&self, service: &Service) -> bool {
         self.metadata.owners.iter().any(|owner| {
             owner.kind == SERVICES.kind && owner.api_version == SERVICES.version && owner.uid == service.metadata.uid
         })
     }
 
-    /// Whether its addresses are of that type.
+    /// Whether the slice has this address type.
     pub fn is_of(&self, kind: AddressType) -> bool {
         self.address_type == kind.as_str()
     }
@@ -134,12 +134,12 @@ impl Object for Slice {
         }
     }
 
-    /// Keeps slices that a loop of this crate writes for a Service, and no others.
+    /// Keeps only slices that a loop of this crate writes for a Service.
     fn keep(&self) -> bool {
         self.service().is_some() && (self.is_managed_by(CONTROLLER) || self.is_managed_by(MIRRORING))
     }
 }
-/// Files slices under their Service.
+/// The index of slices by their Service.
 #[derive(Clone, Copy, Debug)]
 pub struct ByService;
 
@@ -149,7 +149,7 @@ impl Index<Slice> for ByService {
     }
 }
 
-/// What slices of that Service are filed under.
+/// Returns the index value of a Service's slices.
 pub(crate) fn service_value(namespace: &str, name: &str) -> IndexValue {
     IndexValue::Text(Text::new(&format!("{namespace}/{name}")))
 }

@@ -1,4 +1,4 @@
-//! Who caused an event.
+//! Tests of the writer of an event.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn version(text: &str) -> Wrote {
 }
 
 #[test]
-fn an_event_that_overtakes_its_answer_is_an_own_one() {
+fn an_event_that_arrives_before_its_answer_is_an_own_one() {
     let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
     own.begin(&service);
     assert_eq!(own.author_of(&service, &meta("a", "5")), Author::Undecided);
@@ -21,7 +21,7 @@ fn an_event_that_overtakes_its_answer_is_an_own_one() {
 }
 
 #[test]
-fn what_others_do_meanwhile_is_not_lost() {
+fn writes_of_others_in_the_meantime_are_noticed() {
     let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
     let a = Uid::new("a");
     for (uid, seen, wrote) in [("a", "6", Some("5")), ("b", "4", Some("5")), ("a", "5", None)] {
@@ -33,9 +33,9 @@ fn what_others_do_meanwhile_is_not_lost() {
 }
 
 #[test]
-fn nothing_is_left_of_slices_that_are_gone() {
+fn deleted_slices_leave_no_state() {
     let (own, service, a) = (OwnWrites::default(), Key::new("ns", "web"), Uid::new("a"));
-    // The event comes first, or the answer; or the write fails.
+    // The event arrives before the answer, after it, or the write fails.
     own.begin(&service);
     assert_eq!(own.author_of_deletion(&service, &meta("a", "5")), Author::Undecided);
     assert!(!own.finish(&service, Some((&a, Wrote::Deletion))));

@@ -1,6 +1,6 @@
-//! Carries out the plan for the slices of a Service.
+//! Sends the requests of the plan for the slices of a Service.
 //!
-//! A failure ends the work on its address type; the other one goes on.
+//! A failure stops the writes of its address type; those of the other one continue.
 
 use std::time::Duration;
 
@@ -24,22 +24,22 @@ use crate::{
 /// A change of the controller's memory.
 #[derive(Debug)]
 pub enum Note {
-    /// What the next sync is to know, and what metrics tell of the Service if it has a selector.
+    /// Replaces the memory of the Service, and updates its metrics if it has a selector.
     Decide(Memory, Option<Totals>),
-    /// A write of a slice.
+    /// The progress of one write of a slice.
     Write(WriteNote),
-    /// All slices of an address type are written: how endpoints are spread, and how many writes it took.
+    /// All slices of an address type are written: the kind of hints, and the number of writes.
     Complete(Spread, usize),
-    /// The sync has ended; whether it failed.
+    /// The sync has ended, with `true` for a failure.
     End(bool),
 }
 
-/// What metrics tell of a Service.
+/// The numbers of one sync, for metrics.
 #[derive(Debug)]
 pub struct Totals {
-    /// The numbers of each address type.
+    /// Endpoint and slice counts of each address type.
     pub(super) counts: Vec<Counts>,
-    /// What `spec.trafficDistribution` says, if it counts.
+    /// The value of `spec.trafficDistribution`, if it has an effect.
     pub(super) distribution: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ impl From<WriteNote> for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Carries a plan out.
+/// Sends the requests of a plan.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let counts = || plan.writes.iter().map(|writes| writes.counts).collect();
     let totals = plan.is_ours.then(|| Totals { counts: counts(), distribution: plan.spread.distribution });
@@ -83,7 +83,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         }
     }
     for slice in &plan.unsupported {
-        if let Err(refusal) = writer.delete(slice, "the Service has no such addresses").await {
+        if let Err(refusal) = writer.delete(slice, "the Service does not use this address type").await {
             let what = format!("error deleting {} EndpointSlice for Service {key}", slice.metadata.name);
             failures.push(Failed::request(&what, &refusal));
         }
@@ -98,7 +98,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     outcome
 }
 
-/// One failure in the place of several, as upstream puts them together: each text once.
+/// Combines several failures into one, as upstream does: each text once.
 fn joined(failures: &[Failed]) -> Option<Failed> {
     let first = failures.first()?;
     let mut texts: Vec<String> = Vec::new();

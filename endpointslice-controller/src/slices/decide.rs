@@ -1,7 +1,7 @@
-//! From the snapshot of a Service to the plan of its slices: pure.
+//! Decides the slices of a Service.
 //!
-//! [`scope`] finds the Pods and slices that have changed, [`desired`] turns Pods into candidates, [`pack`] puts them into slices,
-//! [`distribution`] gives hints.
+//! [`scope`] finds the Pods and slices that have changed, [`desired`] turns Pods into candidates, [`pack`] assigns them to
+//! slices, and [`distribution`] sets hints.
 
 pub mod desired;
 pub mod distribution;
@@ -30,7 +30,7 @@ use distribution::Distribution;
 use pack::{Limits, Sorted};
 use scope::Scope;
 
-/// Decides what is written about the slices of a Service.
+/// Decides the writes for the slices of a Service.
 ///
 /// Upstream: `pkg/controller/endpointslice`, `syncService`, and `staging/src/k8s.io/endpointslice`, `Reconcile`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
@@ -75,7 +75,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// The address types a Service has slices of.
+/// Returns the address types for which a Service has slices.
 pub fn address_types(service: &Service) -> Vec<AddressType> {
     let spec = &service.spec;
     let named = |name: &str| match name {
@@ -126,7 +126,8 @@ fn decide_one(
     let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
     sorted.leave_what_is_as_wanted(&plan.slice_metadata);
     counts.slices = sorted.slices();
-    // Hints by capacity depend on all endpoints, and what is left over is not in any slice.
+    // Hints by capacity depend on all endpoints, and omitted or deferred endpoints are in no slice, so the packing is not
+    // reusable.
     let is_known =
         distribution != Distribution::ByCapacity && left_out.is_empty() && sorted.put_off == PutOff::default();
     let is_large = snapshot.pods.len() >= snapshot.min_pods_of_packing;
@@ -137,7 +138,7 @@ fn decide_one(
     (Writes { kind, left_out, put_off, events, counts, ..ordered }, packing)
 }
 
-/// Sees to it that one slice is left, an empty one if need be.
+/// Keeps or creates an empty slice if no other slice would remain.
 fn place_holder(sorted: &mut Sorted, plan: &Plan, service: &Service, there: usize) {
     if sorted.delete.len() < there || !sorted.create.is_empty() || sorted.put_off != PutOff::default() {
         return;

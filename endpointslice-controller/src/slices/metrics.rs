@@ -1,4 +1,4 @@
-//! What the loop of slices counts besides its queue.
+//! Metrics of the loop of slices, in addition to those of its queue.
 
 use common::{
     map::HashMap,
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use super::{act::Totals, plan::Spread};
 use crate::metrics::{Shares, changes};
 
-/// Upper bounds where upstream names none.
+/// Bucket bounds for histograms to which upstream gives none: the defaults of the Prometheus client.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The loop's own metrics.
+/// Upstream's metrics of endpointslice.
 pub(super) struct SliceMetrics {
     added: Histogram,
     removed: Histogram,
@@ -29,7 +29,7 @@ pub(super) struct SliceMetrics {
 }
 
 impl SliceMetrics {
-    /// Registers them.
+    /// Registers all metrics.
     pub(super) fn new(metrics: &Metrics) -> Self {
         let many = || exponential_buckets(2.0, 2.0, 15);
         let histogram = |name, help| metrics.histogram(name, Stability::Beta, help, &[], many()).with(&[]);
@@ -78,7 +78,7 @@ impl SliceMetrics {
         }
     }
 
-    /// A Service is about to be what the plan says.
+    /// Records the numbers of one planned sync of a Service.
     pub(super) fn planned(&self, key: &Key, totals: &Totals) {
         for counts in &totals.counts {
             self.added.observe(counts.added as f64);
@@ -88,13 +88,13 @@ impl SliceMetrics {
         self.distribute(key, totals.distribution);
     }
 
-    /// All slices of an address type are written.
+    /// Records that all slices of an address type are written, with the number of writes.
     pub(super) fn done(&self, spread: Spread, slices: usize) {
         let topology = if spread.by_capacity { "Auto" } else { "Disabled" };
         self.changed.with(&[topology, spread.distribution.unwrap_or("")]).observe(slices as f64);
     }
 
-    /// A Service is gone.
+    /// Removes a deleted Service from the totals.
     pub(super) fn forget(&self, key: &Key) {
         self.shares.forget(key);
         self.distribute(key, None);

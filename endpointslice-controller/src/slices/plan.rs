@@ -1,4 +1,4 @@
-//! What one sync does about the slices of a Service.
+//! The plan for the slices of a Service.
 
 use std::sync::Arc;
 
@@ -10,36 +10,36 @@ use crate::{
     plan::{self, PutOff, SliceMetadata, Writes},
 };
 
-/// How the endpoints of a Service are spread, for metrics.
+/// The kind of hints of a Service, as labels of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// Whether by the capacity of zones.
+    /// Whether hints follow the capacity of zones.
     pub by_capacity: bool,
-    /// What `spec.trafficDistribution` says, if it counts.
+    /// The value of `spec.trafficDistribution`, if it has an effect.
     pub distribution: Option<&'static str>,
 }
 
-/// What one sync does.
+/// The wanted writes of one sync, and the memory for the next one.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Whether the Service has a selector.
+    /// Whether this loop manages the slices: the Service has a selector and is not an `ExternalName`.
     pub is_ours: bool,
-    /// The metadata of every slice that is written.
+    /// The metadata of every written slice.
     pub slice_metadata: SliceMetadata,
-    /// By address type.
+    /// Writes for each address type of the Service.
     pub writes: Vec<Writes>,
-    /// Slices of other address types, which go last.
+    /// Slices of other address types, which are deleted last.
     pub unsupported: Vec<Arc<Slice>>,
-    /// What the next sync is to know.
+    /// The new memory of the Service.
     pub memory: Memory,
-    /// How endpoints are spread.
+    /// The kind of hints, for metrics.
     pub spread: Spread,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
         if !self.is_ours {
-            return "the Service has no selector, or is a name for another one: its slices are left alone".to_owned();
+            return "the Service has no selector or is an ExternalName: its slices are not managed".to_owned();
         }
         plan::situation(&self.writes)
     }
@@ -52,8 +52,8 @@ impl Explain for Plan {
             if writes.put_off != PutOff::default() {
                 let kind = writes.kind;
                 out.push(format!(
-                    "the new slices of one sync may have a limited number of ports: {endpoints} {kind} endpoints and {slices} \
-                     slices are left to the next sync"
+                    "the number of ports in the new slices of one sync is limited: {endpoints} {kind} endpoints and {slices} \
+                     slices are deferred to the next sync"
                 ));
             }
         }

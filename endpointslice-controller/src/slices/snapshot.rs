@@ -1,4 +1,4 @@
-//! Everything one sync of a Service may look at.
+//! The input of one sync of a Service.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use crate::{
     zones::{Ratios, Zones},
 };
 
-/// The value of [`Snapshot::max_new_ports`]. A Service of 100 ports needs 5,000 new slices at once to exceed it.
+/// The value of [`Snapshot::max_new_ports`]. A Service with 100 ports exceeds it only with 5,000 new slices in one sync.
 pub const MAX_NEW_PORTS: usize = 500_000;
 
-/// A Service, its Pods and its slices.
+/// The input of one sync: a Service, its Pods, its slices and the topology.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The Service.
+    /// The cached Service.
     pub service: Arc<Service>,
-    /// The Pods that the Service selects, by name.
+    /// Selected Pods, sorted by name.
     pub pods: Pods,
-    /// The zones of all Nodes.
+    /// The zone of each Node.
     pub zones: Arc<Zones>,
-    /// The slices that the loop keeps for the Service, by name, without terminating ones.
+    /// Slices that this loop manages for the Service, sorted by name, without terminating ones.
     pub slices: Vec<Arc<Slice>>,
-    /// What was remembered of the Service.
+    /// What the controller remembers of the Service.
     pub memory: Memory,
-    /// The zones' shares of the CPU; `None` if they are unknown. Set only for Services that ask for hints by capacity.
+    /// The zones' shares of CPU; `None` if unknown. Set only for Services with hints by capacity.
     pub ratios: Option<Arc<Ratios>>,
     /// The number of endpoints up to which a slice is filled.
     pub max_endpoints_per_slice: usize,
-    /// The number of ports, in all new slices together, from which on no further slice is created in one sync.
+    /// The total number of ports in new slices at which a sync stops creating slices.
     pub max_new_ports: usize,
-    /// The number of Pods from which on the packing is remembered for the next sync.
+    /// The number of Pods from which a sync remembers the packing.
     pub min_pods_of_packing: usize,
 }

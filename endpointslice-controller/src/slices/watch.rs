@@ -1,4 +1,4 @@
-//! Which event brings which Service to the queue.
+//! Handlers that enqueue Services at events of Services, and after changes of Nodes.
 
 use common::{
     consistency::Ledger,
@@ -10,8 +10,8 @@ use common::{
 use super::metrics::SliceMetrics;
 use crate::{members::SharedMembership, memory::Memories, objects::Service, topology::Topology, watch::SliceWatch};
 
-/// Turns events into keys, and holds what they change. Upstream: `pkg/controller/endpointslice`, `onServiceUpdate`, `onServiceDelete`,
-/// `syncPod`, `checkNodeTopologyDistribution`.
+/// Turns events into keys, and owns the state that the handlers change. Upstream: `pkg/controller/endpointslice`,
+/// `onServiceUpdate`, `onServiceDelete`, `syncPod`, `checkNodeTopologyDistribution`.
 pub(super) struct Watch {
     pub(super) topology: Topology,
     pub(super) memories: Memories,
@@ -21,7 +21,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Enqueues a Service at every event of it.
+    /// Enqueues a Service at each of its events.
     pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
         let key = event.meta().key();
         if let Event::Deleted(service) = event {
@@ -34,8 +34,8 @@ impl Watch {
         self.slices.queue.add(key, priority(origin));
     }
 
-    /// Enqueues the Services whose hints no longer fit the capacity of the zones, and those with Pods on Nodes that came or that
-    /// are in another zone now.
+    /// Enqueues Services whose hints no longer fit the capacity of the zones, and Services with Pods on new Nodes or Nodes with a
+    /// new zone.
     pub(super) fn recheck_zones(&self, members: &SharedMembership) {
         let moved = members.services_on(&self.topology.take_moved());
         for key in self.topology.overloaded(&self.memories).into_iter().chain(moved) {

@@ -1,4 +1,4 @@
-//! What events of Nodes change.
+//! Tests of the topology after events of Nodes.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ fn node(index: usize, zone: &str, ready: &str) -> Node {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_zone_of_a_thousand_nodes_that_fails_is_one_check() {
+async fn the_failure_of_a_zone_with_a_thousand_nodes_causes_one_check() {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
     let topology = Topology::new(Arc::default());
     let nodes: Vec<Arc<Node>> = (0..2_000).map(|n| Arc::new(node(n, ["a", "b"][n % 2], "True"))).collect();
@@ -40,7 +40,7 @@ async fn a_zone_of_a_thousand_nodes_that_fails_is_one_check() {
 }
 
 #[test]
-fn a_node_has_moved_when_it_comes_and_when_its_zone_changes() {
+fn new_nodes_and_nodes_with_a_new_zone_count_as_moved() {
     let topology = Topology::new(Arc::default());
     let put = |old: Option<Node>, new: Node, origin: Origin| {
         let new = Arc::new(new);
@@ -57,7 +57,7 @@ fn a_node_has_moved_when_it_comes_and_when_its_zone_changes() {
     assert_eq!(put(Some(node(1, "", "False")), node(1, "b", "False"), Origin::Watch), ["n1"]);
     topology.on_node(&Event::Deleted(Arc::new(node(1, "b", "False"))), Origin::Watch);
     assert!(topology.take_moved().is_empty(), "its Pods still serve");
-    assert_eq!(put(None, node(1, "b", "True"), Origin::Relist), ["n1"], "a sync may have left its Pods out");
+    assert_eq!(put(None, node(1, "b", "True"), Origin::Relist), ["n1"], "a sync may have omitted its Pods");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Endpoints of Services with a selector.
+//! Tests of Endpoints of Services with a selector.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
@@ -40,11 +40,11 @@ async fn endpoints_are_kept_beside_slices() {
     assert_eq!(there(&world).await["subsets"], Value::Null);
     world.remove("/api/v1/namespaces/NS/services/web").await;
     world.wait(2).await;
-    assert!(world.sandbox.get("endpoints", Some(NS), "web").await.is_err(), "they go with their Service");
+    assert!(world.sandbox.get("endpoints", Some(NS), "web").await.is_err(), "Endpoints are deleted with their Service");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_whose_answer_is_lost_is_corrected_once_it_is_seen() {
+async fn a_write_with_a_lost_answer_is_corrected_once_the_cache_shows_it() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.pod(0).await;
@@ -55,7 +55,7 @@ async fn a_write_whose_answer_is_lost_is_corrected_once_it_is_seen() {
     world.ready(0, false).await;
     world.wait(1).await;
     assert!(there(&world).await["subsets"][0]["addresses"].is_null(), "the write took effect");
-    // The cache still shows the Pod as ready, as it is again.
+    // The cache still shows the Pod as ready, which it is again.
     world.ready(0, true).await;
     world.wait(30).await;
     world.sandbox.faults().release_watch(ME, "endpoints");
@@ -64,7 +64,7 @@ async fn a_write_whose_answer_is_lost_is_corrected_once_it_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_left_over_goes_at_the_start() {
+async fn leftover_endpoints_are_deleted_at_the_start() {
     let mut world = World::new().await;
     world.crash();
     for (name, annotations) in [("left", json!({})), ("lock", json!({"control-plane.alpha.kubernetes.io/leader": "x"}))]

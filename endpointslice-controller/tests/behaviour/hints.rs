@@ -1,10 +1,10 @@
-//! Who should use which endpoint.
+//! Tests of topology hints, for zones and nodes.
 
 use serde_json::{Value, json};
 
 use crate::world::{World, endpoints, web};
 
-/// The zones and nodes that each endpoint is meant for.
+/// Returns the hinted zone and node of each endpoint.
 async fn hints(world: &World) -> Vec<(Value, Value)> {
     let slice = world.slice().await;
     let name = |of: &Value, field: &str| of["hints"][field][0]["name"].clone();
@@ -17,7 +17,7 @@ fn all(pairs: &[(&str, &str)]) -> Vec<(Value, Value)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_are_for_their_zone_or_node() {
+async fn endpoints_are_hinted_to_their_zone_or_node() {
     let world = World::new().await;
     world.apply(web(&json!({"trafficDistribution": "PreferSameZone"}))).await;
     world.pods(0..2).await;
@@ -28,7 +28,7 @@ async fn endpoints_are_for_their_zone_or_node() {
     assert_eq!(hints(&world).await, all(&[("z0", "n0"), ("z1", "n1")]));
     world.ready(1, false).await;
     world.wait(1).await;
-    assert_eq!(hints(&world).await, all(&[("z0", "n0"), ("", "")]), "only who is ready");
+    assert_eq!(hints(&world).await, all(&[("z0", "n0"), ("", "")]), "only ready endpoints");
     world.change("services", "web", json!({"spec": {"trafficDistribution": null}})).await;
     world.wait(1).await;
     assert_eq!(hints(&world).await, all(&[("", ""), ("", "")]));
@@ -41,7 +41,7 @@ fn auto() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zones_get_their_share() {
+async fn zones_get_endpoints_in_proportion_to_their_capacity() {
     let world = World::new().await;
     world.apply(auto()).await;
     for index in [0, 2, 4, 1] {
@@ -51,12 +51,12 @@ async fn zones_get_their_share() {
     let mut zones: Vec<Value> = hints(&world).await.into_iter().map(|(zone, _)| zone).collect();
     zones.sort_by_key(ToString::to_string);
     assert_eq!(zones, ["z0", "z0", "z1", "z1"], "z1 gets one of z0's");
-    let told = "Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4";
-    assert!(world.events().await.iter().any(|event| event == told), "{:#?}", world.events().await);
+    let expected = "Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4";
+    assert!(world.events().await.iter().any(|event| event == expected), "{:#?}", world.events().await);
     let before = world.written();
     world.change("services", "web", json!({"metadata": {"annotations": {"note": "1"}}})).await;
     world.wait(2).await;
-    assert_eq!(world.written(), before, "what is right stays");
+    assert_eq!(world.written(), before, "correct hints stay");
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,9 +66,9 @@ async fn too_few_endpoints_have_no_hints() {
     world.pod(0).await;
     world.wait(2).await;
     assert_eq!(hints(&world).await, all(&[("", "")]));
-    let told =
+    let expected =
         "Warning TopologyAwareHintsDisabled Insufficient number of endpoints (1 endpoints, 2 zones), addressType: IPv4";
-    assert!(world.events().await.iter().any(|event| event == told), "{:#?}", world.events().await);
+    assert!(world.events().await.iter().any(|event| event == expected), "{:#?}", world.events().await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,12 +82,12 @@ async fn hints_follow_the_nodes() {
     world.node(3, "False").await;
     world.wait(2).await;
     assert_eq!(hints(&world).await, all(&[("", ""), ("", ""), ("", ""), ("", "")]), "one zone is left");
-    let told = "Warning TopologyAwareHintsDisabled Insufficient Node information";
-    assert!(world.events().await.iter().any(|event| event.starts_with(told)), "{:#?}", world.events().await);
+    let expected = "Warning TopologyAwareHintsDisabled Insufficient Node information";
+    assert!(world.events().await.iter().any(|event| event.starts_with(expected)), "{:#?}", world.events().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_annotation_hints_go() {
+async fn removing_the_annotation_removes_the_hints() {
     let world = World::new().await;
     world.apply(auto()).await;
     world.pods(0..2).await;
@@ -97,6 +97,6 @@ async fn without_the_annotation_hints_go() {
         .await;
     world.wait(1).await;
     assert_eq!(hints(&world).await, all(&[("", ""), ("", "")]));
-    let told = "Warning TopologyAwareHintsDisabled Topology Aware Hints has been disabled, addressType: IPv4";
-    assert!(world.events().await.iter().any(|event| event == told), "{:#?}", world.events().await);
+    let expected = "Warning TopologyAwareHintsDisabled Topology Aware Hints has been disabled, addressType: IPv4";
+    assert!(world.events().await.iter().any(|event| event == expected), "{:#?}", world.events().await);
 }

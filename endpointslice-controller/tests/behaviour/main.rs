@@ -1,4 +1,4 @@
-//! What the loops do on the sandbox, in virtual time.
+//! The behaviour of the loops on the sandbox, in virtual time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

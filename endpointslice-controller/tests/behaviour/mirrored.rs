@@ -1,4 +1,4 @@
-//! Hand-made Endpoints.
+//! Tests of mirrored Endpoints.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn endpoints_are_mirrored_with_their_labels_and_annotations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mirrors_follow_and_go() {
+async fn mirrored_slices_follow_the_endpoints_and_are_deleted() {
     let world = World::new().await;
     world.apply(service()).await;
     world.apply(hand_made(&two())).await;
@@ -66,7 +66,7 @@ async fn mirrors_follow_and_go() {
     world.change("endpoints", "web", json!({"subsets": subsets, "metadata": {"annotations": {"a": "2"}}})).await;
     world.wait(2).await;
     let slice = world.slice().await;
-    assert_eq!(slice["metadata"]["name"], name, "the name is used again");
+    assert_eq!(slice["metadata"]["name"], name, "the name is reused");
     assert_eq!((&slice["ports"][0]["port"], &endpoints(&slice)[0]["addresses"]), (&json!(81), &json!(["10.2.0.3"])));
     assert_eq!(slice["metadata"]["annotations"], json!({"a": "2"}));
     let skip = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}});
@@ -88,7 +88,7 @@ async fn a_service_with_a_selector_is_not_mirrored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn families_are_mirrored_apart() {
+async fn families_are_mirrored_in_separate_slices() {
     let world = World::new().await;
     world.apply(service()).await;
     let subsets = json!([{"addresses": [{"ip": "10.2.0.1"}, {"ip": "fd00::1"}], "ports": [{"port": 80}]}]);
@@ -100,7 +100,7 @@ async fn families_are_mirrored_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_that_was_lost_on_the_way_is_made_again_soon() {
+async fn a_create_that_never_arrived_is_retried_soon() {
     let world = World::new().await;
     world.apply(service()).await;
     let lost = Rule::new(Action::CutBefore).identity(ME).verb("create").resource("endpointslices").times(1);
@@ -111,7 +111,7 @@ async fn a_create_that_was_lost_on_the_way_is_made_again_soon() {
     let subsets = json!([{"addresses": [{"ip": "10.2.0.3"}], "ports": [{"name": "http", "port": 80}]}]);
     world.change("endpoints", "web", json!({"subsets": subsets})).await;
     world.wait(2).await;
-    assert_eq!(world.sizes().await, [1], "nobody waits for the creation that was lost");
+    assert_eq!(world.sizes().await, [1], "the lost create delays no sync");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Shadow mode: a batch of changes is decided when its time is over, and written by nobody.
+//! Shadow mode: a batch of changes is decided at the end of its period, and not written.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::json;
 use crate::world::{World, web};
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_is_decided_when_its_time_is_over_and_written_by_nobody() {
+async fn shadow_mode_decides_a_batch_after_its_period_and_writes_nothing() {
     let batch = TuneValue::Duration(Duration::from_secs(10));
     let settings = Settings::new().with_shadow(true).with_tune("endpointslice-updates-batch-period", batch);
     let world = World::with(settings).await;
     world.apply(web(&json!({}))).await;
     world.wait(1).await;
-    // The loop of Endpoints has no batches, and the same key.
+    // Ignores the loop of Endpoints, which has no batches and uses the same key.
     let slices = || {
         let mut plans = world.plans("shop/web");
         plans.retain(|(_, actions)| actions.iter().any(|action| action.contains("EndpointSlice")));

@@ -1,4 +1,4 @@
-//! Which endpoints are in which slices.
+//! Tests of the assignment of endpoints to slices.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ async fn the_empty_slice_takes_the_first_endpoints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slices_are_filled_and_what_is_left_goes_where_it_fits() {
+async fn slices_are_filled_and_the_rest_goes_where_it_fits() {
     let world = World::filled_with(10).await;
     world.pods(0..25).await;
     world.apply(web(&json!({}))).await;
@@ -66,11 +66,11 @@ async fn slices_are_filled_and_what_is_left_goes_where_it_fits() {
     assert_eq!((world.sizes().await, world.written() - before), (vec![10, 10, 6], 1));
     world.remove_pod(0).await;
     world.wait(3).await;
-    assert_eq!((world.sizes().await, world.written() - before), (vec![10, 9, 6], 2), "nothing moves");
+    assert_eq!((world.sizes().await, world.written() - before), (vec![10, 9, 6], 2), "no endpoint moves");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_changes_is_changed_where_it_is() {
+async fn a_changed_pod_stays_in_its_slice() {
     let world = World::new().await;
     world.pods(0..3).await;
     world.apply(web(&json!({}))).await;
@@ -87,7 +87,7 @@ async fn a_pod_that_changes_is_changed_where_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_serves_and_is_not_ready() {
+async fn a_terminating_pod_is_serving_and_not_ready() {
     let world = World::new().await;
     for publish in [false, true] {
         let mut service = web(&json!({"publishNotReadyAddresses": publish}));
@@ -111,12 +111,12 @@ async fn a_pod_that_goes_serves_and_is_not_ready() {
     );
     assert!(
         slices.iter().all(|slice| slice["metadata"]["annotations"][TRIGGER_TIME].is_null()),
-        "no change to tell of"
+        "no change of readiness is reported"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_with_other_ports_are_in_other_slices() {
+async fn pods_with_different_ports_are_in_different_slices() {
     let world = World::new().await;
     let named = json!([{"name": "http", "port": 80, "targetPort": "web"}, {"name": "dns", "port": 53,
         "protocol": "UDP", "targetPort": "dns"}]);
@@ -138,12 +138,12 @@ async fn pods_with_other_ports_are_in_other_slices() {
             (port(9090), vec!["p001".to_owned()]),
             ("null".to_owned(), vec!["p002".to_owned()]),
         ],
-        "a port counts only with its protocol"
+        "a named port must have the same protocol"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hostname_counts_in_the_domain_of_its_service() {
+async fn a_hostname_is_listed_only_in_the_domain_of_its_service() {
     let world = World::new().await;
     world.apply(web(&json!({"clusterIP": "None"}))).await;
     world.pod_with(0, json!({"hostname": "a", "subdomain": "web"}), true).await;
@@ -154,7 +154,7 @@ async fn a_hostname_counts_in_the_domain_of_its_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_ended_or_have_no_address_are_left_out() {
+async fn finished_pods_and_pods_without_an_address_are_omitted() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.pods(0..3).await;
@@ -167,11 +167,11 @@ async fn pods_that_ended_or_have_no_address_are_left_out() {
         "spec": {"containers": [{"name": "c", "image": "img:1"}]}}))
         .await;
     world.wait(1).await;
-    assert_eq!(names(&world.slice().await), ["p000", "p002"], "though its readiness did not change");
+    assert_eq!(names(&world.slice().await), ["p000", "p002"], "although the readiness did not change");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_comes_with_its_address_and_goes_with_it() {
+async fn a_pod_is_listed_only_while_it_has_an_address() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.pods(0..3).await;
@@ -196,7 +196,7 @@ async fn a_pod_comes_with_its_address_and_goes_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_an_address_brings_no_service() {
+async fn a_pod_without_an_address_enqueues_no_service() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.pod(0).await;
@@ -232,7 +232,7 @@ async fn labels_follow_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_followed_from_one_selector_to_another() {
+async fn a_pod_moves_between_services_when_its_labels_change() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     let mut other = web(&json!({"selector": {"app": "other"}}));
@@ -247,7 +247,7 @@ async fn a_pod_is_followed_from_one_selector_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_looked_after_is_left_alone() {
+async fn slices_of_a_service_without_a_selector_are_not_changed() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.pod(0).await;
@@ -258,15 +258,15 @@ async fn what_is_not_looked_after_is_left_alone() {
     world.wait(60).await;
     let slices = world.slices().await;
     let managed_by = |slice: &Value| slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"].clone();
-    assert!(slices.contains(&before), "it is as it was");
+    assert!(slices.contains(&before), "the slice is unchanged");
     let mirror: Vec<&Value> = slices.iter().filter(|slice| **slice != before).collect();
-    assert_eq!(mirror.len(), 1, "what is left of its Endpoints counts as hand-made");
+    assert_eq!(mirror.len(), 1, "the remaining Endpoints count as hand-made");
     assert_eq!(managed_by(mirror[0]), "endpointslicemirroring-controller.k8s.io");
     assert_eq!(world.explain("shop/web")["state"], "settled");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_does_to_a_slice_is_undone() {
+async fn changes_of_slices_by_others_are_reverted() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.pods(0..3).await;
@@ -277,19 +277,19 @@ async fn what_somebody_does_to_a_slice_is_undone() {
     assert_eq!(world.sizes().await, [3]);
     world.remove(&format!("/apis/discovery.k8s.io/v1/namespaces/NS/endpointslices/{name}")).await;
     world.wait(2).await;
-    assert_eq!(world.sizes().await, [3], "another slice");
+    assert_eq!(world.sizes().await, [3], "a new slice");
     let foreign = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "mine", "namespace": NS, "labels": {"kubernetes.io/service-name": "web"}},
         "endpoints": [{"addresses": ["10.9.9.9"]}], "ports": []});
     let foreign = world.apply(foreign).await;
     world.wait(10).await;
     let now = world.sandbox.get(SLICES, Some(NS), "mine").await.unwrap();
-    assert_eq!(now["metadata"]["resourceVersion"], foreign["metadata"]["resourceVersion"], "somebody else's");
+    assert_eq!(now["metadata"]["resourceVersion"], foreign["metadata"]["resourceVersion"], "another manager's");
     assert_eq!(world.sandbox.requests().count(Some(ME), Some("delete"), Some(SLICES)), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hand_over_writes_nothing() {
+async fn a_new_process_writes_nothing() {
     let mut world = World::filled_with(10).await;
     world.apply(web(&json!({"trafficDistribution": "PreferSameZone"}))).await;
     world.pods(0..12).await;
@@ -301,7 +301,7 @@ async fn a_hand_over_writes_nothing() {
     assert_eq!(world.written(), before);
 }
 
-/// The addresses of the ready endpoints of all slices.
+/// Returns the addresses of ready endpoints in all slices.
 fn ready_addresses(slices: &[Value]) -> std::collections::BTreeSet<String> {
     let ready = |endpoint: &Value| endpoint["conditions"]["ready"] == true;
     let all = slices.iter().flat_map(endpoints).filter(ready);
@@ -313,7 +313,7 @@ async fn no_ready_endpoint_is_missing_when_the_port_changes_and_a_write_fails() 
     for failing in 0..4 {
         let world = World::filled_with(4).await;
         world.apply(web(&json!({}))).await;
-        // Slices fill up in an order of their own: those that came last are spread over all slices.
+        // Endpoints are packed in creation order, so the last Pods are spread over all slices.
         world.pods(0..10).await;
         world.wait(3).await;
         for index in [0, 5, 8] {
@@ -339,7 +339,7 @@ async fn no_ready_endpoint_is_missing_when_the_port_changes_and_a_write_fails() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_beyond_the_limit_of_new_ports_come_with_the_next_sync() {
+async fn endpoints_beyond_the_limit_of_new_ports_follow_in_the_next_sync() {
     let world = World::new().await;
     for index in 0..60 {
         let port = json!([{"name": "web", "containerPort": 8000 + index}]);
@@ -350,14 +350,14 @@ async fn endpoints_beyond_the_limit_of_new_ports_come_with_the_next_sync() {
     world.apply(web(&json!({"ports": (1..10_001).map(port).collect::<Vec<_>>()}))).await;
     world.wait(2).await;
     let slices = world.slices().await;
-    assert_eq!(slices.len(), 60, "one for each Pod; one sync creates 50");
+    assert_eq!(slices.len(), 60, "one for each Pod, of which one sync creates 50");
     assert!(
         slices.iter().all(|slice| endpoints(slice).len() == 1 && slice["ports"].as_array().unwrap().len() == 10_000)
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_changes_its_zone_or_comes_late_brings_the_services_of_its_pods() {
+async fn a_new_node_or_a_changed_zone_enqueues_the_services_of_its_pods() {
     let world = World::new().await;
     world.apply(web(&json!({"publishNotReadyAddresses": true}))).await;
     world.pod(0).await;
@@ -371,7 +371,7 @@ async fn a_node_that_changes_its_zone_or_comes_late_brings_the_services_of_its_p
     let written = world.written();
     let zone = |zone: &str| json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}});
     world.sandbox.merge("nodes", None, "n0", None, zone("moved")).await.unwrap();
-    // Another one without Pods brings nothing.
+    // A Node without Pods enqueues nothing.
     world.sandbox.merge("nodes", None, "n3", None, zone("moved")).await.unwrap();
     world.wait(5).await;
     assert_eq!(zones().await, [json!("moved"), json!(null)]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::world::{ME, NS, SLICES, World, endpoints, names, web};
 
 #[tokio::test(start_paused = true)]
-async fn a_slice_whose_answer_was_lost_is_not_made_twice() {
+async fn a_slice_with_a_lost_answer_is_not_created_twice() {
     let world = World::new().await;
     world
         .sandbox
@@ -20,7 +20,7 @@ async fn a_slice_whose_answer_was_lost_is_not_made_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_that_was_lost_on_the_way_does_not_stop_its_service() {
+async fn a_create_that_never_arrived_does_not_block_its_service() {
     let world = World::filled_with(3).await;
     world.apply(web(&json!({}))).await;
     world.pods(0..3).await;
@@ -34,11 +34,11 @@ async fn a_create_that_was_lost_on_the_way_does_not_stop_its_service() {
     assert_eq!(world.sizes().await, [3, 1]);
     let ready: Vec<Value> =
         world.slices().await.iter().flat_map(endpoints).map(|e| e["conditions"]["ready"].clone()).collect();
-    assert_eq!(ready.iter().filter(|ready| **ready == json!(false)).count(), 1, "a dead Pod is not ready for long");
+    assert_eq!(ready.iter().filter(|ready| **ready == json!(false)).count(), 1, "the unready Pod is marked soon");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_was_refused_is_tried_again() {
+async fn a_refused_deletion_is_retried() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.wait(2).await;
@@ -52,7 +52,7 @@ async fn a_deletion_that_was_refused_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_with_an_address_and_no_node_is_left_out_unless_all_are_published() {
+async fn a_pod_with_an_address_and_no_node_is_omitted_unless_all_are_published() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     let mut published = web(&json!({"publishNotReadyAddresses": true}));
@@ -70,7 +70,7 @@ async fn a_pod_with_an_address_and_no_node_is_left_out_unless_all_are_published(
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_decided_on_a_view_that_lacks_own_writes() {
+async fn no_sync_decides_before_the_cache_shows_own_writes() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.wait(2).await;
@@ -79,7 +79,7 @@ async fn nothing_is_decided_on_a_view_that_lacks_own_writes() {
         world.pod(index).await;
         world.wait(3).await;
     }
-    assert!(world.written() <= 2, "one write is seen before the next: {}", world.written());
+    assert!(world.written() <= 2, "each write must be in the cache before the next: {}", world.written());
     world.sandbox.faults().release_watch(ME, "endpointslices");
     world.wait(60).await;
     assert_eq!(names(&world.slice().await), ["p000", "p001", "p002"]);
@@ -87,7 +87,7 @@ async fn nothing_is_decided_on_a_view_that_lacks_own_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_told_and_tried_again() {
+async fn a_refusal_is_reported_and_retried() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource("endpointslices"));
     world.apply(web(&json!({}))).await;
@@ -102,22 +102,22 @@ async fn a_refusal_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_on_an_unknown_node_is_left_out_until_the_node_is_known() {
+async fn a_pod_on_an_unknown_node_is_omitted_until_the_node_is_known() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.pod(0).await;
     world.pod_with(1, json!({"nodeName": "n9"}), true).await;
     world.wait(2).await;
     assert_eq!(names(&world.slice().await), ["p000"]);
-    let told = "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service shop/web: skipping Pod p001 for Service shop/web: Node n9 Not Found";
-    assert!(world.events().await.iter().any(|event| event == told), "{:#?}", world.events().await);
+    let expected = "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service shop/web: skipping Pod p001 for Service shop/web: Node n9 Not Found";
+    assert!(world.events().await.iter().any(|event| event == expected), "{:#?}", world.events().await);
     world.node(9, "True").await;
     world.wait(60).await;
     assert_eq!(names(&world.slice().await), ["p000", "p001"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_made_again_under_its_name_has_slices_of_its_own() {
+async fn a_recreated_service_has_its_own_slices() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;
     world.wait(2).await;
@@ -129,7 +129,7 @@ async fn a_service_made_again_under_its_name_has_slices_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_goes_is_no_trouble() {
+async fn a_terminating_namespace_costs_few_requests() {
     let world = World::new().await;
     world
         .sandbox
@@ -166,5 +166,5 @@ async fn a_storm_of_conflicts_ends_in_the_right_slices() {
     assert_eq!(world.explain("shop/web")["state"], "settled");
     let before = world.written();
     world.wait(600).await;
-    assert_eq!(world.written(), before, "no retry is left over");
+    assert_eq!(world.written(), before, "no retry is pending");
 }

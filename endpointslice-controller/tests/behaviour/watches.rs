@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// Pods that have an address.
+/// Pods with an address, as the sandbox names this watch.
 const PODS: &str = "pods?status.podIP!=";
 
-/// The resources that a loop reads.
+/// Returns the resources that a loop reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "endpointslice-controller" => &["endpointslices.discovery.k8s.io", "nodes", PODS, "services"],
@@ -18,7 +18,7 @@ fn read_by(name: &str) -> &'static [&'static str] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_choice_of_loops_watches_what_its_loops_read_and_nothing_else() {
+async fn each_choice_of_loops_watches_only_the_resources_that_its_loops_read() {
     for (loops, watched) in watched_by_choice(endpointslice_controller::LOOPS).await {
         let read: BTreeSet<String> =
             loops.iter().flat_map(|name| read_by(name)).map(|resource| (*resource).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! A sandbox and the loops under test. Pods are as a test says.
+//! A sandbox and the loops under test, without kubelets: tests set the status of Pods.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use common::{
 use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
-/// What the controller is known as to the sandbox.
+/// The identity of the controller in the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// Where everything happens.
+/// The namespace of all objects.
 pub(crate) const NS: &str = "shop";
 pub(crate) const SLICES: &str = "endpointslices.discovery.k8s.io";
 pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -23,7 +23,7 @@ pub(crate) struct World {
     loops: Option<Loops>,
 }
 
-/// A Service called `web` for Pods with `app: web`, on their port 8080.
+/// Builds the Service `web` for Pods with `app: web`, with their port 8080.
 pub(crate) fn web(spec: &Value) -> Value {
     let mut service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "web", "namespace": NS, "labels": {"tier": "a"}},
@@ -39,13 +39,13 @@ impl World {
         Self::with(Settings::new()).await
     }
 
-    /// A world in which slices are filled with so many endpoints, and every sync remembers its packing.
+    /// A world in which slices are filled with this many endpoints, and every sync remembers its packing.
     pub(crate) async fn filled_with(most: u64) -> Self {
         let settings = Settings::new().with_tune("max-endpoints-per-slice", TuneValue::Count(most));
         Self::with(settings.with_tune("endpointslice-min-pods-of-packing", TuneValue::Count(1))).await
     }
 
-    /// A world with the nodes `n0` to `n3`, in zones `z0` and `z1` by turns.
+    /// A world with the nodes `n0` to `n3`, alternating between zones `z0` and `z1`.
     pub(crate) async fn with(settings: Settings) -> Self {
         let clock = Clock::simulated("2026-03-01T10:00:00Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
@@ -59,7 +59,7 @@ impl World {
         world
     }
 
-    /// Creates a Node, or says whether it is ready.
+    /// Creates a Node, or changes its readiness.
     pub(crate) async fn node(&self, index: usize, ready: &str) {
         let name = format!("n{index}");
         let labels = json!({"topology.kubernetes.io/zone": format!("z{}", index % 2)});
@@ -72,13 +72,13 @@ impl World {
         self.sandbox.merge("nodes", None, &name, Some("status"), status).await.unwrap();
     }
 
-    /// Starts the loops anew, as another process.
+    /// Starts new loops, as another process would.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), endpointslice_controller::LOOPS));
     }
 
-    /// Ends the loops as a crash would.
+    /// Stops the loops, as a crash would.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -91,7 +91,7 @@ impl World {
         self.sandbox.create(object).await.unwrap()
     }
 
-    /// Creates the Pod `p<index>` on the node `n<index % 4>`, with the address `10.1.0.<index>`, ready.
+    /// Creates the ready Pod `p<index>` on the node `n<index % 4>`, with the address `10.1.0.<index + 1>`.
     pub(crate) async fn pod(&self, index: usize) {
         self.pod_with(index, json!({}), true).await;
     }
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Creates a Pod with more in its `spec`.
+    /// Creates a Pod with additional fields in its `spec`.
     pub(crate) async fn pod_with(&self, index: usize, more: Value, ready: bool) {
         let name = format!("p{index:03}");
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
@@ -119,7 +119,7 @@ impl World {
         self.ready(index, ready).await;
     }
 
-    /// Says whether a Pod is ready.
+    /// Sets the readiness of a Pod.
     pub(crate) async fn ready(&self, index: usize, ready: bool) {
         let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let status = if ready { "True" } else { "False" };
@@ -128,7 +128,7 @@ impl World {
         self.sandbox.merge("pods", Some(NS), &format!("p{index:03}"), Some("status"), patch).await.unwrap();
     }
 
-    /// Deletes an object at once.
+    /// Deletes an object without grace period.
     pub(crate) async fn remove(&self, path: &str) {
         let path = path.replacen("NS", NS, 1);
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
@@ -147,14 +147,14 @@ impl World {
         self.sandbox.list(SLICES, Some(NS)).await.unwrap()
     }
 
-    /// The one slice there is.
+    /// Returns the only slice.
     pub(crate) async fn slice(&self) -> Value {
         let mut slices = self.slices().await;
         assert_eq!(slices.len(), 1, "{slices:#?}");
         slices.remove(0)
     }
 
-    /// How many endpoints each slice has, largest first.
+    /// Returns the number of endpoints in each slice, largest first.
     pub(crate) async fn sizes(&self) -> Vec<usize> {
         let slices = self.slices().await;
         let mut sizes: Vec<usize> = slices.iter().map(|slice| endpoints(slice).len()).collect();
@@ -162,17 +162,17 @@ impl World {
         sizes
     }
 
-    /// How many requests of the loops there were.
+    /// Returns the number of requests by the loops.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// How many writes of slices there were.
+    /// Returns the number of writes of slices.
     pub(crate) fn written(&self) -> u64 {
         ["create", "patch", "update", "delete"].iter().map(|verb| self.asked(verb, SLICES)).sum()
     }
 
-    /// Events by type, reason and note, sorted.
+    /// Returns all Events as type, reason and message, sorted.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
@@ -184,7 +184,7 @@ impl World {
         out
     }
 
-    /// When the loops decided to act on a key, and how.
+    /// Returns the times at which the loops acted on a key, with the actions.
     pub(crate) fn plans(&self, key: &str) -> Vec<(jiff::Timestamp, Vec<String>)> {
         self.loops.as_ref().unwrap().plans(key)
     }
@@ -194,12 +194,12 @@ impl World {
     }
 }
 
-/// The endpoints of a slice.
+/// Returns the endpoints of a slice.
 pub(crate) fn endpoints(slice: &Value) -> Vec<Value> {
     slice["endpoints"].as_array().cloned().unwrap_or_default()
 }
 
-/// The names of the Pods of a slice, in its order.
+/// Returns the names of the Pods in a slice, in its order.
 pub(crate) fn names(slice: &Value) -> Vec<String> {
     endpoints(slice).iter().map(|e| e["targetRef"]["name"].as_str().unwrap_or_default().to_owned()).collect()
 }

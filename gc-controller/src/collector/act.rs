@@ -1,7 +1,7 @@
-//! Carries a plan out: looks up owners, then deletes the object, or changes its owner references or finalizers.
+//! Executes a plan: looks up owners, then deletes the object, or changes its owner references or finalizers.
 //!
-//! A forecast expects the object to be as the graph has it. It expects an owner that is looked up to exist, and to wait for its
-//! dependents only if the graph says so.
+//! A forecast expects the object to be as it is in the graph. It expects an owner to exist if the plan looks the owner up, and to
+//! wait for its dependents only if it does so in the graph.
 
 mod judge;
 mod references;
@@ -30,35 +30,35 @@ use crate::{
 /// A change of the collector's memory.
 #[derive(Debug)]
 pub enum Note {
-    /// The object waits for no kind any more.
+    /// The object is no longer parked.
     Unparked,
-    /// The object waits for that.
+    /// The object is parked until this condition is true.
     Parked(Awaited),
     /// The object does not exist.
     Absent,
-    /// The owner that this reference names does not exist. The second field is the namespace of the owner.
+    /// The owner named by this reference does not exist. The second field is the namespace of the owner.
     OwnerAbsent(OwnerRef, Text),
 }
 
-/// What the graph and the monitors say while a sync is in progress.
+/// State of the graph and of the monitors while a sync is in progress.
 pub struct Fresh {
-    /// The owners that were asked for.
+    /// Owners named by the references of the question, in their order.
     pub owners: Vec<Owner>,
     /// Whether a dependent of the object waits for its own dependents.
     pub in_cycle: bool,
 }
 
 impl io::Note for Note {
-    /// The references whose owners are asked for.
+    /// The references whose owners are requested.
     type Question = Vec<OwnerRef>;
     type Fresh = Fresh;
 }
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Carries a plan out.
+/// Executes the plan for one object.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    // Nothing is sent for a kind that is not served.
+    // If the kind is not served, the plan sends no request, so the placeholder resource is never used.
     let place = Place::new(snapshot.resource.unwrap_or(Partial::RESOURCE), &snapshot.view.identity);
     io.note(Note::Unparked);
     let exists = match plan {
@@ -73,7 +73,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         }
         Plan::Exists => match place.live("only owner references name it", io).await? {
             Live::Absent => false,
-            // Until a monitor sees it, it is asked for again.
+            // The lookup is repeated until a monitor has seen the object.
             Live::AsExpected | Live::Is(_) => return Ok(Requeue::RateLimited),
         },
         Plan::Delete { .. } | Plan::Verify { .. } => judge::judge(snapshot, &place, io).await?,

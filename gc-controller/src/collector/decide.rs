@@ -1,18 +1,18 @@
-//! What becomes of an object: pure.
+//! The pure decision about an object.
 //!
-//! [`decide`] says, from the graph alone, whether anything is to be done and whether enough is known to do it;
-//! [`verdict()`] says what is done once every owner has been looked up.
+//! [`decide`] determines, from the graph alone, whether the object needs work and whether enough is known to do it. [`verdict()`]
+//! determines the action once every owner has been looked up.
 //!
 //! # Why deleting without reading the object first is safe
 //!
-//! [`Plan::Delete`] is decided on what monitors have seen, which may be old. Two facts make it safe:
-//! - Every reference of the version that was seen names an object of which it is *known* that it does not exist: the server
-//!   said so, or its deletion was seen. A uid never comes back, so this cannot have become wrong, however old it is.
-//! - The DELETE carries uid and resourceVersion of what was seen. The server carries it out only if the object is still
-//!   exactly that one, with exactly those references. If anything was changed, an owner added above all, it answers 409,
-//!   and the object is read and judged anew.
+//! [`Plan::Delete`] is based on the metadata that monitors have seen, which may be stale. Two facts make it safe:
+//! - Every reference of the seen version names an object that is *known* not to exist: the server answered so, or a monitor saw
+//!   the deletion. UIDs are never reused, so this fact stays true, however stale the metadata is.
+//! - The DELETE carries the UID and the resourceVersion of the seen version. The server executes it only if the object still has
+//!   exactly this version, and therefore exactly these references. After any change, above all a new owner, the server answers
+//!   409, and the object is read and judged again.
 //!
-//! An owner that is merely not in the graph is never taken to be gone: it is looked up.
+//! An owner that is merely missing from the graph is never assumed to be deleted: it is looked up.
 
 mod verdict;
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{graph::OwnerState, parked::Awaited};
 
-/// Decides what is done about an object.
+/// Decides which work an object needs.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let view = &snapshot.view;
     if view.being_deleted && !view.deleting_dependents {
@@ -35,12 +35,13 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         let why = awaited.to_string();
         return Plan::Wait(awaited, why);
     };
-    // The place of a namespaced object that only a cluster-scoped one refers to is not known.
+    // A virtual node has no namespace if only a cluster-scoped object refers to it, so a namespaced object cannot be located.
     if resource.namespaced && view.identity.namespace.is_empty() {
         return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
     }
     if view.is_virtual {
-        // Whether it exists is told by its monitor; nobody is judged by an owner of a kind that is not known.
+        // The monitor of the kind reports whether the object exists, once its list is complete. No dependent is judged by an
+        // owner whose kind is not fully known.
         if snapshot.unseen {
             let why = format!("not all objects of kind {} are known", view.kind.kind);
             return Plan::Wait(Awaited::Known(view.kind.clone()), why);
@@ -77,13 +78,13 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     Plan::Verify { uncertain: uncertain.len() }
 }
 
-/// An object that is deleted in the foreground.
+/// Decides about an object in foreground deletion.
 fn finish(snapshot: &Snapshot) -> Plan {
     let view = &snapshot.view;
     if view.blocking > 0 {
         return Plan::Blocked(view.blocking);
     }
-    // One that nobody has seen yet may block it.
+    // A dependent that no monitor has seen yet may block the deletion.
     match snapshot.unsynced.first() {
         Some(resource) => {
             Plan::Wait(Awaited::Everything, format!("not all {resource} are known; one may block the deletion"))

@@ -1,49 +1,50 @@
-//! What is done about an object as the graph knows it.
+//! The plan for an object, based on the graph.
 
 use common::controller::Explain;
 
 use crate::parked::Awaited;
 
-/// What is done.
+/// Work that an object needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Nothing, because.
+    /// No work, for this reason.
     Nothing(&'static str),
-    /// Nothing for now: this is waited for, because.
+    /// The object is parked until this condition is true, for this reason.
     Wait(Awaited, String),
-    /// So many dependents block its deletion. Each was told to go, or is told when it turns up; the last one brings it back.
+    /// This number of dependents blocks the foreground deletion. Each dependent has been enqueued, or is enqueued when it
+    /// appears. The removal of the last one enqueues the object again.
     Blocked(usize),
-    /// It waits for nobody any more: its finalizer goes.
+    /// No dependent blocks the foreground deletion: the finalizer is removed.
     Finish,
-    /// It is deleted, as it was seen.
+    /// The object is deleted with the version that was seen as precondition.
     Delete {
-        /// How its own dependents are treated.
+        /// Propagation policy for the dependents of the object.
         propagation: Propagation,
-        /// How many owners it had.
+        /// Number of owner references, all of them to objects that do not exist.
         owners: usize,
     },
-    /// Its owners are looked up.
+    /// The owners are looked up.
     Verify {
-        /// How many are not known to be gone.
+        /// Number of owners that may exist.
         uncertain: usize,
     },
-    /// It is asked whether it exists at all: nobody has seen it.
+    /// A lookup determines whether the object exists, because only owner references name it.
     Exists,
 }
 
-/// How dependents of a deleted object are treated, as a DELETE says it.
+/// `propagationPolicy` of a DELETE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// They are collected later.
+    /// The dependents are collected after the object is deleted.
     Background,
-    /// They go first.
+    /// The dependents are deleted before the object.
     Foreground,
-    /// They are released.
+    /// The dependents stay, and lose their references to the object.
     Orphan,
 }
 
 impl Propagation {
-    /// As it is written.
+    /// The value of `propagationPolicy`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Background => "Background",
@@ -52,7 +53,7 @@ impl Propagation {
         }
     }
 
-    /// What the finalizers of an object ask for.
+    /// Returns the policy that the finalizers of an object request. The finalizer `orphan` has precedence.
     pub fn of_finalizers(orphans: bool, foreground: bool) -> Self {
         match (orphans, foreground) {
             (true, _) => Self::Orphan,
@@ -71,13 +72,13 @@ impl Explain for Plan {
         match self {
             Self::Nothing(why) => (*why).to_owned(),
             Self::Wait(..) => String::new(),
-            Self::Blocked(_) => "it goes after its dependents".to_owned(),
+            Self::Blocked(_) => "it is deleted after its dependents".to_owned(),
             Self::Finish => "no dependent blocks its deletion".to_owned(),
             Self::Delete { owners, .. } => format!("{} and none exists", many(*owners, "owner")),
             Self::Verify { uncertain } => {
-                format!("{} not known to be gone; it is deleted unless one is found", many(*uncertain, "owner"))
+                format!("{} may still exist; it is deleted unless a lookup finds one", many(*uncertain, "owner"))
             }
-            Self::Exists => "it is known from owner references only: it is looked up".to_owned(),
+            Self::Exists => "only owner references name it, so it is looked up".to_owned(),
         }
     }
 

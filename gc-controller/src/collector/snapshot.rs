@@ -1,71 +1,71 @@
-//! Everything one judgement of an object may read.
+//! Everything that one judgement of an object reads.
 
 use common::{meta::OwnerRef, object::Resource};
 use jiff::Timestamp;
 
 use crate::graph::{Kind, OwnerState, View};
 
-/// An object, and what is known of its owners.
+/// An object, and the known facts about its owners.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The time of the snapshot.
+    /// Time at which the snapshot was taken.
     pub now: Timestamp,
-    /// The object. Its references are in `owners`.
+    /// The node of the object in the graph. Its references are moved to `owners`.
     pub view: View,
-    /// The resource of its kind, if that is served.
+    /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
-    /// Whether that resource is watched, and not all of its objects are known.
+    /// Whether the resource is watched and its first full set is not complete.
     pub unseen: bool,
-    /// Its references.
+    /// Owner references of the object.
     pub owners: Vec<Owner>,
-    /// Resources whose objects are not known yet, unless they are known to be broken.
+    /// Resources whose first full set is not complete, except broken ones. Empty unless the object is in foreground deletion.
     pub unsynced: Vec<String>,
 }
 
-/// What is known of the kind of an owner.
+/// State of the monitor for the kind of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerKind {
-    /// No resource of that kind is served.
+    /// No resource of this kind is served.
     Unknown,
-    /// It is served and not watched, because it cannot be.
+    /// The kind is served, but cannot be watched.
     Unwatched,
-    /// Its monitor has not seen a first full set.
+    /// The first full set of the monitor is not complete.
     Unsynced,
-    /// All of its objects are known.
+    /// The monitor has seen all objects of the kind.
     Synced,
 }
 
-/// One reference of the object.
+/// An owner reference of the object, and the known facts about the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The reference.
+    /// The reference as the object has it.
     pub reference: OwnerRef,
-    /// What is known of the owner's kind.
+    /// State of the monitor for the kind of the owner.
     pub kind: OwnerKind,
-    /// The resource of that kind, if it is served.
+    /// Resource that serves the kind; `None` if the kind is not served.
     pub resource: Option<Resource>,
-    /// What the graph says of the owner.
+    /// State of the owner in the graph.
     pub state: OwnerState,
 }
 
 impl Owner {
-    /// The owner as people name it: `apps/v1/Deployment web`.
+    /// The owner in the form `apps/v1/Deployment web`.
     pub fn name(&self) -> String {
         let OwnerRef { api_version, kind, name, .. } = &self.reference;
         format!("{api_version}/{kind} {name}")
     }
 
-    /// Its kind, as the reference names it.
+    /// Kind of the owner, as written in the reference.
     pub fn of(&self) -> Kind {
         Kind { api_version: self.reference.api_version.clone(), kind: self.reference.kind.clone() }
     }
 
-    /// Whether it lives in a namespace.
+    /// Whether the kind of the owner is namespaced; false if it is not served.
     pub fn is_namespaced(&self) -> bool {
         self.resource.is_some_and(|resource| resource.namespaced)
     }
 
-    /// Whether the reference blocks its foreground deletion.
+    /// Whether the reference blocks the foreground deletion of the owner.
     pub fn is_blocked(&self) -> bool {
         self.reference.block_owner_deletion == Some(true)
     }

@@ -1,4 +1,4 @@
-//! What is read of discovery documents.
+//! Parsing of discovery documents.
 
 use serde_json::json;
 
@@ -45,7 +45,7 @@ fn a_kind_is_found_by_its_name_in_lower_case_in_every_version() {
     for (version, kind, expected) in [
         ("v2", "FooBar", Some(("v2", "foobars"))),
         ("v2", "foobar", Some(("v2", "foobars"))),
-        // A kind of that very name comes first.
+        // The kind with this exact name has precedence.
         ("v1", "foobar", Some(("v1", "others"))),
         ("v1", "FooBar", Some(("v1", "foobars"))),
         ("v1", "FOOBAR", Some(("v1", "foobarings"))),
@@ -60,7 +60,7 @@ fn a_kind_is_found_by_its_name_in_lower_case_in_every_version() {
 }
 
 #[test]
-fn an_answer_of_another_kind_is_no_empty_one() {
+fn an_answer_that_is_no_discovery_document_is_an_error() {
     let mut served = Served::default();
     assert!(served.add(br#"{"kind":"APIGroupList","groups":[]}"#).is_err());
     assert!(served.add(b"<html>").is_err());

@@ -4,12 +4,12 @@ use common::map::HashSet;
 
 use super::{ABSENT, Identity};
 
-/// Names and uids in references are as long as whoever writes them likes. An object's are shorter than this; what is longer
-/// is looked up each time.
+/// Maximum length in bytes of name and UID together. References may contain texts of any length, while those of real objects are
+/// shorter. A longer identity is not stored, but looked up each time.
 const LONGEST: usize = 512;
 
-/// A bounded set of identities, those asked for lately first. Uids never come back, so nothing here can become wrong; what
-/// is forgotten is asked for again.
+/// A bounded set of identities that drops those not used recently. UIDs are never reused, so an entry cannot become wrong; a
+/// dropped identity is looked up again.
 #[derive(Default)]
 pub(super) struct Absent {
     young: HashSet<Identity>,

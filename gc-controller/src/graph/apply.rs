@@ -1,4 +1,4 @@
-//! How the graph changes with what monitors see and with what turns out not to exist.
+//! Changes of the graph by the reports of monitors and by lookups that find no object.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use super::{
     slab::NodeId,
 };
 
-/// Differences between two lists of owners, by uid.
+/// Differences between the old and the new owner references of an object.
 #[derive(Default)]
 struct Difference<'a> {
-    /// References to be registered.
+    /// References that are new or have changed.
     register: Vec<&'a Reference>,
-    /// Uids that are referred to no longer.
+    /// UIDs without a reference in the new list.
     removed: Vec<&'a Uid>,
 }
 
-/// Of several references with one uid the last of `old` and the first of `new` are compared; further ones are registered.
-/// Costs what the lists are long: some objects have thousands of owners.
+/// Compares two lists of references. If several references share a UID, the last one of `old` is compared with the first one of
+/// `new`; further ones count as new. The cost is linear, because some objects have thousands of owners.
 fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
     let mut out = Difference::default();
     if old.is_empty() {
@@ -46,7 +46,7 @@ fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
     out
 }
 
-/// How the references of a dependent compare with what an owner turned out to be.
+/// Comparison of the references of a dependent with the actual identity of the owner.
 #[derive(Clone, Copy, Default)]
 struct Match {
     matches: bool,
@@ -54,7 +54,7 @@ struct Match {
 }
 
 impl Match {
-    /// How the references of `dependent` compare with `identity`.
+    /// Compares the references of `dependent` to the UID of `identity` with `identity`.
     fn of(dependent: &Node, identity: &Identity) -> Self {
         if !identity.namespace.is_empty() && dependent.namespace != identity.namespace {
             return Self { matches: false, mismatches: true };
@@ -70,7 +70,7 @@ impl Match {
 }
 
 impl Graph {
-    /// A monitor has seen an object come or change. What is not newer than what is known changes nothing.
+    /// Applies an added or modified object of a watch. A version that is not newer than the known one changes nothing.
     pub fn put(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
         self.also_sees(source, meta);
         let known = self.seen_version(&meta.uid);
@@ -79,7 +79,7 @@ impl Graph {
         }
     }
 
-    /// A monitor has seen that an object is gone.
+    /// Applies a deletion of a watch.
     pub fn gone(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
         if let Some(id) = self.nodes.find(&meta.uid)
             && self.sources.get(source.number).is_some()
@@ -88,12 +88,12 @@ impl Graph {
         }
     }
 
-    /// A monitor begins to read a full set.
+    /// Begins a full set of a monitor.
     pub fn begin(&self, source: Source) -> Seen {
         Seen::new(source, self.sources.get(source.number))
     }
 
-    /// An object of a full set.
+    /// Applies one object of a full set.
     pub fn include(&mut self, seen: &mut Seen, meta: &Meta, out: &mut Vec<Work>) {
         self.also_sees(seen.source, meta);
         let known = self.seen_version(&meta.uid);
@@ -105,7 +105,8 @@ impl Graph {
         }
     }
 
-    /// An object that two monitors see is the first one's, and the other's should the first one end.
+    /// Records a further monitor of an object. The object belongs to the first monitor; if that one stops, a further monitor
+    /// takes its place.
     fn also_sees(&mut self, source: Source, meta: &Meta) {
         let Some(id) = self.nodes.find(&meta.uid) else { return };
         let node = self.nodes.get(id);
@@ -118,9 +119,9 @@ impl Graph {
         }
     }
 
-    /// The full set is complete: what it does not name is gone.
+    /// Ends a full set: removes the objects of the monitor that are not in the set.
     pub fn complete(&mut self, seen: &Seen, out: &mut Vec<Work>) {
-        // Most often nothing is gone, and nobody has to look for it.
+        // The counters usually show that nothing is missing, which saves the scan of all nodes.
         if self.sources.get(seen.source.number).is_none_or(|census| seen.is_everything(census)) {
             return;
         }
@@ -131,14 +132,14 @@ impl Graph {
         }
     }
 
-    /// The version in which a monitor has seen an object last.
+    /// Returns the version of the object that a monitor saw last.
     fn seen_version(&self, uid: &Uid) -> Option<Version> {
         self.node(uid).filter(|node| !node.is_virtual()).map(|node| node.version)
     }
 
     fn see(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
         if self.sources.get(source.number).is_none() {
-            // The last words of a monitor that was stopped.
+            // A monitor that was stopped may still deliver events.
             return;
         }
         let mut before = Flags::default();
@@ -178,10 +179,10 @@ impl Graph {
         }
     }
 
-    /// The server says that there is no such object.
+    /// Applies the answer of the server that no object has this identity.
     ///
-    /// Only what was asked for is gone: dependents that name another place for the same uid are not concerned, and while
-    /// there are such, a virtual node walks from one claimed place to the next until one exists or all are known to be empty.
+    /// The answer concerns this identity only, not dependents that name another identity with the same UID. While there are such
+    /// dependents, a virtual node takes one claimed identity after the other until one exists or all are known not to exist.
     pub fn absent(&mut self, identity: &Identity, out: &mut Vec<Work>) {
         let Some(id) = self.nodes.find(&identity.uid) else { return };
         let node = self.nodes.get(id);
@@ -221,7 +222,7 @@ impl Graph {
         }
     }
 
-    /// A monitor is no more: what it alone has seen is hearsay from now on.
+    /// Removes a monitor. Objects that no other monitor sees become virtual.
     pub fn unwatched(&mut self, source: Source, out: &mut Vec<Work>) {
         if self.sources.remove(source) {
             self.kinds.release(source.kind);
@@ -239,7 +240,7 @@ impl Graph {
         }
     }
 
-    /// Another monitor that sees an object and is still there.
+    /// Removes and returns another active monitor of an object.
     fn heir(&mut self, id: NodeId) -> Option<Source> {
         let mut others = self.others.remove(&id)?;
         others.retain(|source| self.sources.get(source.number).is_some());
@@ -263,7 +264,7 @@ impl Graph {
         Some(node)
     }
 
-    /// A virtual node turns out to be an object.
+    /// Turns a virtual node into an observed one, and gives it the identity that the monitor saw.
     fn observe(&mut self, id: NodeId, source: Source, identity: &Identity, out: &mut Vec<Work>) {
         if !self.nodes.get(id).is(identity) {
             for dependent in self.nodes.get(id).dependents.iter() {
@@ -321,7 +322,7 @@ impl Graph {
         }
     }
 
-    /// References as they are kept, for a node. Texts and lists that are there already are shared.
+    /// Converts references to their compact form. Names and whole lists that the graph already contains are shared.
     fn references(&mut self, id: NodeId, written: &Owners) -> References {
         let mut all = Vec::with_capacity(written.len());
         let mut siblings = None;
@@ -332,12 +333,12 @@ impl Graph {
             all.push(Reference::new(reference, kind, known.map_or_else(|| Arc::from(&*reference.name), Arc::clone)));
             siblings = siblings.or(owner.and_then(|owner| owner.dependents.iter().find(|sibling| *sibling != id)));
         }
-        // Dependents of one owner mostly have the same owners.
+        // Dependents of one owner usually have equal lists of owners.
         let sibling = siblings.map(|sibling| &self.nodes.get(sibling).owners).filter(|owners| ***owners == *all);
         sibling.cloned().unwrap_or_else(|| References::new(all))
     }
 
-    /// The owners whose foreground deletion a node blocks by these references, each once.
+    /// Returns the distinct owners whose foreground deletion a node blocks by these references.
     fn blocked_by(&self, id: NodeId, references: &References) -> SmallVec<[NodeId; 4]> {
         let blocking = references.iter().filter(|reference| reference.blocks());
         let owners = blocking.filter_map(|reference| self.nodes.find(&reference.uid));
@@ -348,7 +349,7 @@ impl Graph {
         owners
     }
 
-    /// An owner is blocked by one dependent less. It is looked at when that was the last one.
+    /// Decrements the number of dependents that block an owner. Enqueues the owner if this was the last one.
     fn unblock(&mut self, owner: NodeId, out: &mut Vec<Work>) {
         let node = self.nodes.get_mut(owner);
         node.blocking -= 1;
@@ -357,7 +358,7 @@ impl Graph {
         }
     }
 
-    /// Makes a node a dependent of those it refers to.
+    /// Makes a node a dependent of the owners in these references.
     fn register(&mut self, id: NodeId, references: &[&Reference], out: &mut Vec<Work>) {
         let mut doubtful = false;
         for reference in references {
@@ -375,7 +376,7 @@ impl Graph {
             }
             let node = self.nodes.get_mut(owner);
             node.dependents.insert(id);
-            // It came after the others were told to go.
+            // The owner enqueued its other dependents before this one appeared.
             doubtful |= node.is_deleting_dependents();
         }
         if doubtful {
@@ -383,7 +384,7 @@ impl Graph {
         }
     }
 
-    /// Takes a dependent from its owner. An owner that was known from references alone goes with the last of them.
+    /// Removes a dependent from its owner. A virtual owner without dependents is removed, too.
     fn leave(&mut self, owner: NodeId, dependent: NodeId) {
         let node = self.nodes.get_mut(owner);
         node.dependents.remove(dependent);
@@ -392,7 +393,7 @@ impl Graph {
         }
     }
 
-    /// Whether what a reference says of its owner is not what is known of it; and what users are told of that.
+    /// Returns whether a reference contradicts the known identity of its owner, and the Event to record about the contradiction.
     pub(super) fn doubt(
         &self,
         owner: NodeId,
@@ -406,19 +407,19 @@ impl Graph {
             return (true, event);
         }
         let other_place = !reference.names(&owner.identity());
-        // A cluster-scoped object may have been the first to name it, and the owner be namespaced all the same.
+        // A cluster-scoped object may have been the first to name the owner, so the empty namespace of the node proves nothing.
         let unsure = owner.is_virtual() && owner.namespace.is_empty() && !namespace.is_empty();
         (other_place || unsure, None)
     }
 
-    /// The other places where an owner may be that is not at `identity`, in the order in which they are looked at: those after
-    /// this one, and then those before it.
+    /// Returns the other identities that dependents claim for the owner at `identity`, in the order of their lookups: first those
+    /// that sort after `identity`, then those that sort before.
     fn claimed(&self, mismatching: &[NodeId], identity: &Identity) -> Vec<Identity> {
         let mut claimed = Vec::new();
         for id in mismatching {
             let dependent = self.nodes.get(*id);
             for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
-                // What is known to be cluster-scoped is so for everybody.
+                // A kind that is known to be cluster-scoped is cluster-scoped for every dependent.
                 let global = identity.namespace.is_empty() && reference.kind == identity.kind;
                 let claim = reference.identity(if global { Text::default() } else { dependent.namespace.clone() });
                 if claim != *identity {

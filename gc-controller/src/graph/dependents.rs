@@ -1,4 +1,4 @@
-//! The dependents of one object.
+//! The set of dependents of one object.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use smallvec::SmallVec;
 
 use super::slab::NodeId;
 
-/// How many dependents are kept as a list; more are kept as a tree.
+/// Maximum number of dependents in a list; larger sets are trees.
 const FEW: usize = 32;
 
-/// A set of nodes: small where there is none or one, as mostly, and quick to change for any number.
+/// A set of nodes. Uses little memory for zero or one node, the usual case, and stays fast for large sets.
 #[derive(Default)]
 pub(super) enum Dependents {
     #[default]
     None,
     One(NodeId),
-    /// In the order in which they came.
+    /// In insertion order.
     Few(Box<SmallVec<[NodeId; 4]>>),
-    /// In the order of their places.
+    /// Sorted by id.
     #[expect(clippy::box_collection, reason = "a million nodes pay for each byte here, and few have many dependents")]
     Many(Box<BTreeSet<NodeId>>),
 }

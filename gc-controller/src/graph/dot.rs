@@ -1,4 +1,4 @@
-//! The graph as a picture: DOT, the language of Graphviz.
+//! Export of the graph in DOT, the language of Graphviz.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use common::meta::Uid;
 
 use super::{Graph, Kind, Node, slab::NodeId};
 
-/// One vertex.
+/// A vertex of the export.
 #[derive(Default)]
 struct Vertex {
     kind: Kind,
@@ -34,7 +34,7 @@ impl Vertex {
         }
     }
 
-    /// Group and version.
+    /// API group and version; the group is empty for the core group.
     fn group_version(&self) -> (&str, &str) {
         self.kind.api_version.rsplit_once('/').unwrap_or(("", &self.kind.api_version))
     }
@@ -85,7 +85,7 @@ impl Vertex {
     }
 }
 
-/// A string as DOT takes it: whatever is in it, it stays one string.
+/// Returns the text as a quoted string of DOT, with special characters escaped.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -107,7 +107,7 @@ fn quoted(text: &str) -> String {
 }
 
 impl Graph {
-    /// The graph around these uids, or everything that has owners or dependents.
+    /// Returns the part of the graph that is connected with these UIDs; without UIDs, all nodes that have owners or dependents.
     pub fn dot(&self, around: &[Uid]) -> String {
         let chosen: BTreeSet<NodeId> = if around.is_empty() {
             let connected = |id: &NodeId| {
@@ -153,7 +153,7 @@ impl Graph {
         out
     }
 
-    /// Everything that these uids are connected with.
+    /// Returns all nodes that are connected with these UIDs.
     fn connected(&self, around: &[Uid]) -> BTreeSet<NodeId> {
         let mut open: Vec<NodeId> = around.iter().filter_map(|uid| self.nodes.find(uid)).collect();
         let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();

@@ -2,27 +2,27 @@
 
 use common::{intern::Text, map::HashMap};
 
-/// A kind as owner references name it.
+/// A kind as written in owner references.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
-    /// Group and version.
+    /// API group and version, for example `apps/v1`.
     pub api_version: Text,
-    /// Kind.
+    /// The kind as written, for example `Deployment`; references may have it in lower case.
     pub kind: Text,
 }
 
-/// The number of a [`Kind`]. No other kind gets it while or after it is in use.
+/// The number of a [`Kind`]. A number is reused only after 2^32 further kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KindId(u32);
 
 struct Entry {
     kind: Kind,
-    /// How many monitors, nodes and references there are of it.
+    /// Number of monitors, nodes and references that use the kind.
     holders: u64,
 }
 
-/// All kinds that something in the graph is of or names. Anybody can name kinds that do not exist: who is named by nobody
-/// any more is forgotten.
+/// The kinds in use by nodes, references and monitors. References may name kinds that do not exist, so a kind without users is
+/// removed.
 #[derive(Default)]
 pub(super) struct Kinds {
     all: HashMap<KindId, Entry>,
@@ -32,13 +32,13 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// The number of a kind, for as long as something holds it.
+    /// Returns the number of a kind. The number is stable while the kind has users.
     pub(super) fn id(&mut self, api_version: &Text, kind: &Text) -> KindId {
         let kind = Kind { api_version: api_version.clone(), kind: kind.clone() };
         if let Some(id) = self.numbers.get(&kind) {
             return *id;
         }
-        // After four thousand million kinds the numbers begin anew.
+        // The numbers wrap around after 2^32 kinds, so a number may still be in use.
         while self.all.contains_key(&KindId(self.next)) {
             self.next = self.next.wrapping_add(1);
         }
@@ -53,19 +53,19 @@ impl Kinds {
         self.numbers.get(&Kind { api_version: api_version.clone(), kind: kind.clone() }).copied()
     }
 
-    /// The kind of a number that something holds.
+    /// Returns the kind with this number; an empty kind if the number is not in use.
     pub(super) fn get(&self, id: KindId) -> &Kind {
         self.all.get(&id).map_or(&self.nameless, |entry| &entry.kind)
     }
 
-    /// Something is of that kind or names it from now on.
+    /// Adds a user of the kind.
     pub(super) fn hold(&mut self, id: KindId) {
         if let Some(entry) = self.all.get_mut(&id) {
             entry.holders += 1;
         }
     }
 
-    /// It is or does no longer.
+    /// Removes a user of the kind, and the kind itself after the last one.
     pub(super) fn release(&mut self, id: KindId) {
         let Some(entry) = self.all.get_mut(&id) else { return };
         entry.holders -= 1;

@@ -1,4 +1,4 @@
-//! One object in the graph.
+//! A node of the graph.
 
 use std::{fmt, sync::Arc};
 
@@ -14,20 +14,20 @@ use super::{
 };
 use crate::objects::has_finalizer;
 
-/// Which object: where it is and who it is. Two references to one uid can name different places; at most one is right.
+/// Kind, location and UID of an object. Two references with one UID can name different locations; at most one is right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Group, version and kind.
+    /// Number of the group, version and kind.
     pub kind: KindId,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
-    /// Uid.
+    /// `metadata.uid`.
     pub uid: Uid,
 }
 
-/// What is known of an object besides its place. A bit each.
+/// Facts about an object, one bit each.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Flags(u8);
 
@@ -46,13 +46,13 @@ impl Flags {
         self.0 = if on { self.0 | bit } else { self.0 & !bit };
     }
 
-    /// Whether the object is going and waits for that finalizer.
+    /// Whether the object is terminating and has this finalizer.
     pub(super) fn waits_for(self, finalizer: u8) -> bool {
         self.has(Self::BEING_DELETED) && self.has(finalizer)
     }
 }
 
-/// An object.
+/// An object with its owners and dependents.
 pub struct Node {
     pub(super) uid: Uid,
     pub(super) namespace: Text,
@@ -61,14 +61,14 @@ pub struct Node {
     pub(super) owners: References,
     pub(super) dependents: Dependents,
     pub(super) kind: KindId,
-    /// The number of the monitor that has seen it.
+    /// Number of the monitor that the object belongs to; `u32::MAX` if no monitor has seen the object.
     pub(super) source: u32,
-    /// How many of the dependents block its foreground deletion.
+    /// Number of dependents that block the foreground deletion.
     pub(super) blocking: u32,
     pub(super) flags: Flags,
 }
 
-// A million of them, with their names and owners, are to fit in 400 MB.
+// A million nodes, with their names and owners, must fit in 400 MB.
 const _: () = assert!(size_of::<Node>() <= 112);
 
 impl fmt::Debug for Node {
@@ -78,12 +78,12 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// A node for what a reference of an object in `namespace` names.
+    /// Creates a virtual node for the owner that a reference names. `namespace` is the namespace of the dependent.
     pub(super) fn virtual_owner(namespace: &Text, reference: &Reference) -> Self {
         Self::new(reference.identity(namespace.clone()), u32::MAX, Flags(Flags::VIRTUAL))
     }
 
-    /// A node for an object that the monitor of that number has seen, without its owners.
+    /// Creates a node without owners for an object that the monitor with this number has seen.
     pub(super) fn observed(identity: Identity, source: u32) -> Self {
         Self::new(identity, source, Flags::default())
     }
@@ -93,7 +93,7 @@ impl Node {
         Self { uid, namespace, name, version, owners, dependents, kind, source, blocking: 0, flags }
     }
 
-    /// Which object it is.
+    /// Kind, location and UID of the object.
     pub fn identity(&self) -> Identity {
         Identity {
             kind: self.kind,
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Whether it is exactly that object.
+    /// Whether the node has exactly this identity.
     pub(super) fn is(&self, identity: &Identity) -> bool {
         self.kind == identity.kind
             && self.uid == identity.uid
@@ -111,34 +111,34 @@ impl Node {
             && self.namespace == identity.namespace
     }
 
-    /// Whether no monitor has seen it.
+    /// Whether no active monitor has seen the object.
     pub fn is_virtual(&self) -> bool {
         self.flags.has(Flags::VIRTUAL)
     }
 
-    /// Whether that monitor has seen it.
+    /// Whether the object belongs to this monitor.
     pub(super) fn is_from(&self, source: Source) -> bool {
         self.source == source.number && !self.is_virtual()
     }
 
-    /// Whether its deletion was requested.
+    /// Whether a deletion of the object was requested.
     pub fn is_being_deleted(&self) -> bool {
         self.flags.has(Flags::BEING_DELETED)
     }
 
-    /// Whether it waits for its dependents to go.
+    /// Whether the object is in foreground deletion and waits for its dependents.
     pub fn is_deleting_dependents(&self) -> bool {
         self.flags.has(Flags::DELETING_DEPENDENTS)
     }
 
-    /// Whether it has a reference to `owner` that blocks the owner's foreground deletion.
+    /// Whether the node has a reference to `owner` that blocks the owner's foreground deletion.
     #[cfg(test)]
     pub(super) fn blocks(&self, owner: &Uid) -> bool {
         self.owners.iter().any(|o| o.uid == *owner && o.blocks())
     }
 }
 
-/// Takes over what a monitor sees of the object, owners aside.
+/// Copies the version, the finalizers and the deletion of an object to its node, but not the owners.
 pub(super) fn refresh(node: &mut Node, meta: &Meta) {
     node.version = meta.resource_version;
     node.flags.set(Flags::ORPHAN, has_finalizer(meta, ORPHAN));

@@ -1,4 +1,4 @@
-//! Owner references as the graph keeps them: small, and one list for all dependents of an owner.
+//! Owner references in a compact form. Dependents of one owner share a list.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -9,22 +9,22 @@ use common::{
 
 use super::{Identity, Kind, KindId, kinds::Kinds};
 
-/// A reference to an owner.
+/// A compact owner reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
     pub(super) uid: Uid,
-    /// One text with the name of the owner's node, where that is the same.
+    /// Shared with the node of the owner if the names are equal.
     pub(super) name: Arc<str>,
     pub(super) kind: KindId,
     controller: Option<bool>,
     block_owner_deletion: Option<bool>,
 }
 
-// Nearly half of what there is in a cluster has an owner of its own.
+// Nearly half of the objects of a cluster have an owner of their own.
 const _: () = assert!(size_of::<Reference>() <= 48);
 
 impl Reference {
-    /// What a server writes; `name` is a text of that name.
+    /// Converts the form of the API. `name` has the same text as the name in `written`.
     pub(super) fn new(written: &OwnerRef, kind: KindId, name: Arc<str>) -> Self {
         Self {
             uid: written.uid.clone(),
@@ -35,12 +35,12 @@ impl Reference {
         }
     }
 
-    /// The object that a reference of an object in `namespace` names.
+    /// Returns the identity of the owner, in the namespace of the dependent.
     pub(super) fn identity(&self, namespace: Text) -> Identity {
         Identity { kind: self.kind, namespace, name: Arc::clone(&self.name), uid: self.uid.clone() }
     }
 
-    /// As a server writes it.
+    /// Converts to the form of the API.
     pub(super) fn written(&self, kind: &Kind) -> OwnerRef {
         OwnerRef {
             api_version: kind.api_version.clone(),
@@ -52,7 +52,7 @@ impl Reference {
         }
     }
 
-    /// Whether it is what a server writes like that.
+    /// Whether the reference equals one in the form of the API.
     fn is(&self, written: &OwnerRef, kind: &Kind) -> bool {
         self.uid == written.uid
             && *self.name == *written.name
@@ -62,17 +62,17 @@ impl Reference {
             && self.block_owner_deletion == written.block_owner_deletion
     }
 
-    /// Whether it blocks the foreground deletion of what it names.
+    /// Whether the reference blocks the foreground deletion of its owner.
     pub(super) fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }
 
-    /// Whether both name the same place for the same uid.
+    /// Whether both references have the same UID, kind and name.
     pub(super) fn has_coordinates_of(&self, other: &Self) -> bool {
         self.uid == other.uid && self.kind == other.kind && self.name == other.name
     }
 
-    /// Whether it names the place of `identity`, namespaces aside.
+    /// Whether the reference has the UID, kind and name of `identity`. Ignores namespaces.
     pub(super) fn names(&self, identity: &Identity) -> bool {
         self.uid == identity.uid && self.kind == identity.kind && self.name == identity.name
     }
@@ -87,7 +87,7 @@ impl References {
         Self((!all.is_empty()).then(|| all.into()))
     }
 
-    /// Whether they are what a server writes like that.
+    /// Whether the list equals one in the form of the API.
     pub(super) fn are(&self, written: &Owners, kinds: &Kinds) -> bool {
         self.len() == written.len()
             && self.iter().zip(written.iter()).all(|(known, written)| known.is(written, kinds.get(known.kind)))

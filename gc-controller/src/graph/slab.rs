@@ -1,4 +1,4 @@
-//! Where nodes live: by place, and by uid.
+//! Storage of nodes, with an index by UID.
 
 use std::hash::BuildHasher as _;
 
@@ -7,20 +7,20 @@ use hashbrown::HashTable;
 
 use super::Node;
 
-/// The place of a node, valid until the node is removed.
+/// Index of a node in the storage, valid until the node is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NodeId(pub(super) u32);
 
-/// Nodes are stored in blocks of this many, so that growing copies nothing.
+/// Number of nodes in one block. The storage grows by whole blocks, so growth copies no nodes.
 const BLOCK: usize = 4096;
 
-/// Nodes.
+/// Storage of nodes.
 #[derive(Default)]
 pub(super) struct Slab {
     blocks: Vec<Vec<Option<Node>>>,
     free: Vec<NodeId>,
     by_uid: HashTable<NodeId>,
-    /// How often a node was looked at: what a change costs.
+    /// Number of reads of a node; tests use it as the cost of a change.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }
@@ -29,12 +29,12 @@ fn hash(uid: &Uid) -> u64 {
     Seeded::default().hash_one(uid)
 }
 
-/// A place nobody holds an id of is never asked for.
+/// Returns the node with this id. The graph keeps no ids of removed nodes.
 fn at(blocks: &[Vec<Option<Node>>], id: NodeId) -> &Node {
     let index = id.0 as usize;
     match &blocks[index / BLOCK][index % BLOCK] {
         Some(node) => node,
-        None => unreachable!("a place without a node"),
+        None => unreachable!("an id without a node"),
     }
 }
 
@@ -62,11 +62,11 @@ impl Slab {
         let index = id.0 as usize;
         match &mut self.blocks[index / BLOCK][index % BLOCK] {
             Some(node) => node,
-            None => unreachable!("a place without a node"),
+            None => unreachable!("an id without a node"),
         }
     }
 
-    /// Adds a node whose uid has none yet.
+    /// Adds a node. The storage must not contain its UID.
     pub(super) fn insert(&mut self, node: Node) -> NodeId {
         let hashed = hash(&node.uid);
         let id = if let Some(id) = self.free.pop() {
@@ -100,13 +100,13 @@ impl Slab {
         self.by_uid.iter().copied()
     }
 
-    /// All nodes with their places, in the order of these.
+    /// All nodes with their ids, in the order of the ids.
     pub(super) fn places(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let all = self.blocks.iter().flatten().enumerate();
         all.filter_map(|(at, node)| Some((NodeId(at as u32), node.as_ref()?)))
     }
 
-    /// The nodes of one block with their places; none after the last block.
+    /// The nodes of one block with their ids; `None` after the last block.
     pub(super) fn part(&self, block: usize) -> Option<impl Iterator<Item = (NodeId, &Node)>> {
         let nodes = self.blocks.get(block)?.iter().enumerate();
         Some(nodes.filter_map(move |(at, node)| Some((NodeId((block * BLOCK + at) as u32), node.as_ref()?))))

@@ -1,27 +1,27 @@
-//! Where what the graph knows comes from: monitors, and the full sets they read.
+//! Monitors as sources of the graph, and the full sets that they read.
 
 use common::map::HashMap;
 
 use super::{KindId, slab::NodeId};
 
-/// A monitor: the kind of what it sees, and a number no other monitor ever has.
+/// A monitor: the kind of its objects, and a number that no other monitor gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// What it sees.
+    /// Kind of the objects that the monitor sees.
     pub kind: KindId,
     pub(super) number: u32,
 }
 
-/// What came from one monitor.
+/// Counters of one monitor.
 #[derive(Default)]
 pub(super) struct Census {
-    /// How many objects there are that it was the first to see.
+    /// Number of objects that belong to this monitor.
     pub(super) objects: u32,
-    /// How many of them have gone so far.
+    /// Number of objects of this monitor that were removed so far.
     pub(super) removals: u64,
 }
 
-/// All monitors that there are.
+/// All active monitors.
 #[derive(Default)]
 pub(super) struct Sources {
     all: HashMap<u32, Census>,
@@ -36,7 +36,7 @@ impl Sources {
         Source { kind, number }
     }
 
-    /// Says whether it was there.
+    /// Returns whether the monitor was active.
     pub(super) fn remove(&mut self, source: Source) -> bool {
         self.all.remove(&source.number).is_some()
     }
@@ -59,13 +59,13 @@ impl Sources {
     }
 }
 
-/// Which objects a full set has named so far: a bit for each.
+/// A full set of a monitor in progress: one bit for each object in the set.
 #[derive(Debug)]
 pub struct Seen {
     pub(super) source: Source,
     places: Vec<u64>,
     count: u32,
-    /// The removals there were when it began.
+    /// Value of `Census::removals` when the set began.
     removals: u64,
 }
 
@@ -74,7 +74,7 @@ impl Seen {
         Self { source, places: Vec::new(), count: 0, removals: census.map_or(0, |census| census.removals) }
     }
 
-    /// `own` says whether it is one of those that the monitor was the first to see.
+    /// Adds an object. `own` is true if the object belongs to this monitor.
     pub(super) fn insert(&mut self, id: NodeId, own: bool) {
         let (word, bit) = (id.0 as usize / 64, 1u64 << (id.0 % 64));
         if word >= self.places.len() {
@@ -90,7 +90,7 @@ impl Seen {
         self.places.get(id.0 as usize / 64).is_some_and(|word| word & (1 << (id.0 % 64)) != 0)
     }
 
-    /// Whether it has named everything there is.
+    /// Whether the set contains all objects of the monitor.
     pub(super) fn is_everything(&self, census: &Census) -> bool {
         self.count == census.objects && self.removals == census.removals
     }

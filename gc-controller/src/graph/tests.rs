@@ -1,4 +1,4 @@
-//! How the graph changes, change by change.
+//! Changes of the graph, one at a time.
 
 mod properties;
 
@@ -8,11 +8,11 @@ use super::OwnerState;
 use crate::world::{World, thing};
 
 #[test]
-fn an_owner_nobody_has_seen_is_virtual_until_somebody_does() {
+fn an_owner_is_virtual_until_a_monitor_sees_it() {
     let mut w = World::default();
     assert_eq!(w.put(&thing("c").owner("o")), ["judge o"]);
     assert!(w.is_virtual("o"));
-    assert_eq!(w.put(&thing("o")), [""; 0], "it is what was claimed");
+    assert_eq!(w.put(&thing("o")), [""; 0], "the owner is as the reference says");
     assert!(!w.is_virtual("o"));
     assert_eq!(w.gone(&thing("o")), ["judge c"]);
     let view = w.graph.view(&Uid::new("c")).unwrap();
@@ -30,12 +30,12 @@ fn an_owner_that_was_never_there_frees_its_dependents() {
 }
 
 #[test]
-fn a_bad_child_seen_first_does_not_decide_over_a_good_one() {
+fn a_wrong_reference_that_is_seen_first_does_not_affect_a_right_one() {
     let mut w = World::default();
     let bad = thing("bad").owner_as("Secret", "a", "u", false);
     let good = thing("good").owner_as("ConfigMap", "a", "u", false);
     assert_eq!(w.put(&bad), ["judge u"]);
-    assert_eq!(w.put(&good), ["judge good"], "it names another place");
+    assert_eq!(w.put(&good), ["judge good"], "the reference names another location");
     assert_eq!(w.place("u"), "Secret ns/a");
     let claimed = w.identity("Secret", "ns", "a", "u");
     assert_eq!(w.absent(&claimed), ["judge bad", "forget u", "later u"]);
@@ -46,12 +46,12 @@ fn a_bad_child_seen_first_does_not_decide_over_a_good_one() {
 }
 
 #[test]
-fn an_owner_seen_elsewhere_has_those_checked_who_claimed_otherwise() {
+fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
     let mut w = World::default();
     w.put(&thing("bad").owner_as("Secret", "a", "u", false));
     w.put(&thing("good").owner_as("ConfigMap", "a", "u", false));
     assert_eq!(w.put(&thing("a").uid("u")), ["judge bad", "forget u"]);
-    // What was asked about the place that was claimed says nothing about the object.
+    // The answer of the server concerns the claimed location, not the object.
     let claimed = w.identity("Secret", "ns", "a", "u");
     assert_eq!(w.absent(&claimed), ["judge bad"]);
     assert!(w.graph.node(&Uid::new("u")).is_some());
@@ -59,7 +59,7 @@ fn an_owner_seen_elsewhere_has_those_checked_who_claimed_otherwise() {
 }
 
 #[test]
-fn claimed_places_are_tried_one_after_the_other_and_once_each() {
+fn each_claimed_identity_is_looked_up_once() {
     let mut w = World::default();
     for (name, kind) in [("x", "B"), ("y", "A"), ("z", "C")] {
         w.put(&thing(name).owner_as(kind, "o", "u", false));
@@ -74,13 +74,13 @@ fn claimed_places_are_tried_one_after_the_other_and_once_each() {
         tried.push(kind);
     }
     assert_eq!(tried, ["B", "C", "A"]);
-    assert!(w.graph.node(&Uid::new("u")).is_none(), "it is nowhere");
+    assert!(w.graph.node(&Uid::new("u")).is_none(), "no claimed identity exists");
     let judged = ["x", "y", "z"].map(|name| format!("judge {name}"));
     assert!(judged.iter().all(|judge| work.contains(judge)), "{work:?}");
 }
 
 #[test]
-fn a_reference_across_namespaces_is_told_once_the_owner_is_seen() {
+fn a_reference_across_namespaces_is_reported_once_the_owner_is_seen() {
     let expected =
         "event ownerRef [v1/ConfigMap, namespace: b, name: o, uid: o] does not exist in namespace \"b\"".to_owned();
     let mut w = World::default();
@@ -102,7 +102,7 @@ fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
 }
 
 #[test]
-fn foreground_deletion_looks_at_all_dependents_and_at_the_owner_when_one_goes() {
+fn foreground_deletion_enqueues_all_dependents_and_the_owner_after_the_last_blocking_one() {
     let mut w = World::default();
     let (o, c, d) = (thing("o"), thing("c").blocking("o"), thing("d").owner("o"));
     w.put(&o);
@@ -110,18 +110,18 @@ fn foreground_deletion_looks_at_all_dependents_and_at_the_owner_when_one_goes() 
     w.put(&d);
     let going = o.clone().waiting_for("foregroundDeletion");
     assert_eq!(w.put(&going), ["judge c", "judge d", "judge o"]);
-    assert_eq!(w.put(&going), [""; 0], "it began once");
+    assert_eq!(w.put(&going), [""; 0], "the deletion has already begun");
     let view = w.graph.view(&Uid::new("o")).unwrap();
     assert_eq!((view.blocking, view.dependents), (1, 2));
-    assert_eq!(w.put(&thing("e").blocking("o")), ["judge e"], "who comes late is to go, too");
-    assert_eq!(w.gone(&thing("e")), [""; 0], "another one blocks");
-    assert_eq!(w.put(&thing("c").owner("o")), ["judge o"], "it blocks no longer");
-    assert_eq!(w.gone(&d), [""; 0], "it never blocked");
+    assert_eq!(w.put(&thing("e").blocking("o")), ["judge e"], "a late dependent is deleted, too");
+    assert_eq!(w.gone(&thing("e")), [""; 0], "another dependent still blocks");
+    assert_eq!(w.put(&thing("c").owner("o")), ["judge o"], "the last blocking dependent stopped blocking");
+    assert_eq!(w.gone(&d), [""; 0], "this dependent never blocked");
     assert_eq!(w.graph.view(&Uid::new("o")).unwrap().blocking, 0);
 }
 
 #[test]
-fn objects_that_are_going_when_the_collector_starts_are_picked_up() {
+fn objects_that_are_terminating_when_the_collector_starts_are_enqueued() {
     let mut w = World::default();
     assert_eq!(w.put(&thing("o").waiting_for("orphan")), ["orphan o"]);
     assert_eq!(w.put(&thing("p").waiting_for("foregroundDeletion")), ["judge p"]);
@@ -129,16 +129,16 @@ fn objects_that_are_going_when_the_collector_starts_are_picked_up() {
     both.finalizers = Box::from([Text::new("foregroundDeletion"), Text::new("orphan")]);
     let source = w.source("ConfigMap");
     w.graph.put(source, &both, &mut w.work);
-    assert_eq!(w.take(), ["orphan q"], "releasing wins");
+    assert_eq!(w.take(), ["orphan q"], "the finalizer orphan has precedence");
 }
 
 #[test]
-fn a_released_dependent_leaves_its_owner_and_a_blocked_owner_hears_of_it() {
+fn a_released_dependent_leaves_its_owner_and_enqueues_a_blocked_owner() {
     let mut w = World::default();
     let (o, c) = (thing("o"), thing("c").blocking("o"));
     w.put(&o);
     w.put(&c);
-    assert_eq!(w.put(&c.clone().without_owners()), [""; 0], "nobody waits for it");
+    assert_eq!(w.put(&c.clone().without_owners()), [""; 0], "the owner is not terminating");
     assert_eq!(w.graph.view(&Uid::new("o")).unwrap().dependents, 0);
     w.put(&c);
     w.put(&o.clone().waiting_for("foregroundDeletion"));
@@ -146,8 +146,8 @@ fn a_released_dependent_leaves_its_owner_and_a_blocked_owner_hears_of_it() {
     assert_eq!(w.gone(&o), [""; 0]);
 }
 
-/// How often nodes are looked at until an owner of so many dependents has gone in the foreground, every request for a look
-/// granted.
+/// Number of node reads from the start of a foreground deletion of an owner until the last of its `dependents` is deleted, with
+/// every [`Work::Judge`](super::Work::Judge) executed.
 fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     let mut w = World::default();
     let o = thing("o");
@@ -172,14 +172,14 @@ fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
 }
 
 #[test]
-fn a_foreground_deletion_costs_what_there_are_dependents() {
+fn the_cost_of_a_foreground_deletion_is_linear_in_the_dependents() {
     let (some, twice) = (looks_for_a_foreground_deletion_of(1000), looks_for_a_foreground_deletion_of(2000));
-    assert!(twice < 3 * some, "{some} looks at nodes for 1000 dependents, {twice} for 2000");
-    assert!(some < 40 * 1000, "{some} looks at nodes for 1000 dependents");
+    assert!(twice < 3 * some, "{some} reads of nodes for 1000 dependents, {twice} for 2000");
+    assert!(some < 40 * 1000, "{some} reads of nodes for 1000 dependents");
 }
 
 #[test]
-fn dependents_of_one_owner_share_what_they_say_of_it() {
+fn dependents_of_one_owner_share_their_references() {
     let mut w = World::default();
     w.put(&thing("a").owner("o"));
     w.put(&thing("o"));
@@ -195,7 +195,7 @@ fn dependents_of_one_owner_share_what_they_say_of_it() {
 }
 
 #[test]
-fn what_is_not_newer_changes_nothing() {
+fn an_older_version_changes_nothing() {
     let mut w = World::default();
     let (old, new) = (thing("c").owner("o"), thing("c"));
     let before = w.written(&old);
@@ -206,20 +206,20 @@ fn what_is_not_newer_changes_nothing() {
 }
 
 #[test]
-fn what_a_full_set_does_not_name_is_gone_once_it_is_complete() {
+fn objects_missing_from_a_full_set_are_removed_once_it_is_complete() {
     let mut w = World::default();
     let (o, c, other) = (thing("o"), thing("c").owner("o"), thing("x").kind("Secret"));
     for thing in [&o, &c, &other] {
         w.put(thing);
     }
     let child = w.written(&c);
-    assert_eq!(w.full_set("ConfigMap", std::slice::from_ref(&child), false), [""; 0], "it may come yet");
+    assert_eq!(w.full_set("ConfigMap", std::slice::from_ref(&child), false), [""; 0], "the set is not complete");
     assert_eq!(w.full_set("ConfigMap", std::slice::from_ref(&child), true), ["judge c"]);
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("x")).is_some());
 }
 
 #[test]
-fn an_object_recreated_unseen_is_another_one() {
+fn an_object_recreated_unseen_has_a_new_node() {
     let mut w = World::default();
     w.put(&thing("o"));
     w.put(&thing("c").owner("o"));
@@ -229,7 +229,7 @@ fn an_object_recreated_unseen_is_another_one() {
 }
 
 #[test]
-fn one_that_goes_while_a_full_set_is_read_hides_no_other() {
+fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
     let mut w = World::default();
     let (a, b) = (thing("a"), thing("b"));
     w.put(&a);
@@ -238,7 +238,7 @@ fn one_that_goes_while_a_full_set_is_read_hides_no_other() {
     let mut seen = w.graph.begin(source);
     let meta = w.written(&a);
     w.graph.include(&mut seen, &meta, &mut w.work);
-    // The server says of it that it does not exist any more: one was named, one is left, and it is another one.
+    // The server answers that `a` no longer exists. The set contains one object and the graph one, but these are not the same.
     let gone = w.identity("ConfigMap", "ns", "a", "a");
     w.absent(&gone);
     w.graph.complete(&seen, &mut w.work);
@@ -246,7 +246,7 @@ fn one_that_goes_while_a_full_set_is_read_hides_no_other() {
 }
 
 #[test]
-fn the_last_words_of_a_stopped_monitor_are_not_heard() {
+fn late_events_of_a_stopped_monitor_are_ignored() {
     let mut w = World::default();
     let source = w.source("ConfigMap");
     w.put(&thing("a"));
@@ -260,7 +260,7 @@ fn the_last_words_of_a_stopped_monitor_are_not_heard() {
 }
 
 #[test]
-fn an_owner_known_from_references_alone_goes_with_the_last_of_them() {
+fn a_virtual_owner_is_removed_with_its_last_reference() {
     let mut w = World::default();
     let (c, d) = (thing("c").owner("o"), thing("d").owner("o"));
     w.put(&c);
@@ -272,7 +272,7 @@ fn an_owner_known_from_references_alone_goes_with_the_last_of_them() {
 }
 
 #[test]
-fn a_corrected_reference_is_checked_anew() {
+fn a_corrected_reference_is_checked_again() {
     let mut w = World::default();
     w.put(&thing("o"));
     let wrong = thing("c").owner_as("Secret", "o", "o", false);
@@ -282,7 +282,7 @@ fn a_corrected_reference_is_checked_anew() {
 }
 
 #[test]
-fn an_object_that_owns_itself_goes_like_any_other() {
+fn an_object_that_owns_itself_is_removed_like_any_other() {
     let mut w = World::default();
     w.put(&thing("c").owner("c"));
     assert_eq!(w.gone(&thing("c")), [""; 0]);
@@ -290,7 +290,7 @@ fn an_object_that_owns_itself_goes_like_any_other() {
 }
 
 #[test]
-fn what_was_seen_of_a_resource_that_vanished_is_hearsay() {
+fn objects_of_a_removed_monitor_become_virtual() {
     let mut w = World::default();
     w.put(&thing("o").kind("Widget"));
     w.put(&thing("c").owner_as("Widget", "o", "o", false));
@@ -305,7 +305,7 @@ fn what_was_seen_of_a_resource_that_vanished_is_hearsay() {
 }
 
 #[test]
-fn the_picture_shows_owners_and_what_is_missing() {
+fn the_dot_export_shows_owners_and_missing_objects() {
     let mut w = World::default();
     w.put(&thing("a\"b").owner("o"));
     w.put(&thing("lonely"));
@@ -326,7 +326,7 @@ fn the_picture_shows_owners_and_what_is_missing() {
 }
 
 #[test]
-fn kinds_are_forgotten_once_nobody_names_them() {
+fn kinds_without_users_are_removed() {
     let mut w = World::default();
     let source = w.source("ConfigMap");
     for n in 0..1000 {
@@ -359,20 +359,20 @@ fn an_object_that_two_monitors_see_outlives_the_first() {
     w.graph.include(&mut seen, &meta, &mut w.work);
     assert_eq!(w.take(), [""; 0]);
     w.graph.unwatched(old, &mut w.work);
-    assert_eq!(w.take(), ["judge c", "forget o"], "who named it by the group that is gone is looked at");
+    assert_eq!(w.take(), ["judge c", "forget o"], "a dependent that names the removed group is judged");
     assert!(!w.is_virtual("o"));
     assert_eq!(w.place("o"), "New ns/o");
     assert_eq!((w.graph.objects_of(new), w.graph.objects_of(old)), (1, 0));
     w.graph.complete(&seen, &mut w.work);
-    assert!(w.graph.node(&Uid::new("o")).is_some(), "the set that was being read named it");
+    assert!(w.graph.node(&Uid::new("o")).is_some(), "the set in progress contains the object");
     let empty = w.graph.begin(new);
     w.graph.complete(&empty, &mut w.work);
-    assert_eq!(w.take(), ["judge c"], "it is gone where it was seen last");
+    assert_eq!(w.take(), ["judge c"], "the last monitor of the object no longer has it");
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.others.is_empty());
 }
 
 #[test]
-fn what_there_is_to_do_can_be_told_from_the_graph() {
+fn pending_work_is_derived_from_the_graph() {
     let mut w = World::default();
     for thing in [
         thing("o"),
@@ -410,7 +410,7 @@ fn what_there_is_to_do_can_be_told_from_the_graph() {
 }
 
 #[test]
-fn ten_thousand_owners_are_no_more_work_than_they_are() {
+fn the_cost_of_a_change_is_linear_in_the_owners() {
     const MANY: usize = 10_000;
     let mut w = World::default();
     let of = |owners: std::ops::Range<usize>, blocks: bool| {
@@ -434,5 +434,5 @@ fn ten_thousand_owners_are_no_more_work_than_they_are() {
     assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owners.len(), MANY);
     w.gone(&thing("c"));
     let looks = w.graph.nodes.looks() - before;
-    assert!(looks < 50 * MANY as u64, "{looks} looks at nodes");
+    assert!(looks < 50 * MANY as u64, "{looks} reads of nodes");
 }

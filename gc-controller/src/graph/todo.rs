@@ -1,10 +1,10 @@
-//! What there is to do, told from the graph alone: whoever takes over need not have kept what changes asked for.
+//! Work derived from the graph alone. A standby therefore drops the work of changes and collects it here when it takes over.
 
 use super::{Graph, Node, Work, node::Flags, slab::NodeId};
 
 impl Graph {
-    /// What is to be looked at among the nodes of one part of the graph; false if there is no such part. The parts are few
-    /// and small: between two of them others may have the graph.
+    /// Adds the work for the nodes of one block of the graph; returns false if there is no such block. Blocks are small, so the
+    /// lock on the graph can be released between two blocks.
     pub fn todo(&self, part: usize, out: &mut Vec<Work>) -> bool {
         let Some(nodes) = self.nodes.part(part) else { return false };
         for (id, node) in nodes {
@@ -19,7 +19,7 @@ impl Graph {
         true
     }
 
-    /// Whether an owner is missing, is another one than the reference says, or waits for its dependents to go.
+    /// Whether an owner is missing, differs from its reference, or waits for its dependents.
     fn is_doubtful(&self, id: NodeId, node: &Node, out: &mut Vec<Work>) -> bool {
         let (mut doubtful, mut going) = (false, false);
         for reference in node.owners.iter() {

@@ -1,64 +1,64 @@
-//! What one decision may know of the graph.
+//! The part of the graph that one decision reads.
 
 use common::meta::{OwnerRef, Uid, Version};
 
 use super::{Graph, Identity, Kind, node::Flags};
 
-/// An object as the graph knows it, and as much of its surroundings as decisions need.
+/// A node of the graph, and the facts about its neighbours that decisions need.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Which object.
+    /// Kind, location and UID of the object.
     pub identity: Identity,
-    /// Its kind.
+    /// Group, version and kind of the object.
     pub kind: Kind,
-    /// The version that was seen, unknown of a virtual node.
+    /// The `resourceVersion` that a monitor saw last; unknown if no monitor has seen the object.
     pub version: Version,
-    /// Its owners.
+    /// Owner references, in their order.
     pub owners: Vec<OwnerRef>,
-    /// What the graph says of each of them.
+    /// State of each owner, in the order of `owners`.
     pub owner_states: Vec<OwnerState>,
-    /// Whether no monitor has seen it.
+    /// Whether no active monitor has seen the object.
     pub is_virtual: bool,
-    /// Whether its deletion was requested.
+    /// Whether a deletion of the object was requested.
     pub being_deleted: bool,
-    /// Whether it waits for its dependents to go.
+    /// Whether the object is in foreground deletion and waits for its dependents.
     pub deleting_dependents: bool,
-    /// Whether it has the finalizer that releases its dependents.
+    /// Whether the object has the finalizer [`ORPHAN`](super::ORPHAN).
     pub orphans: bool,
-    /// Whether it has the finalizer that lets its dependents go first.
+    /// Whether the object has the finalizer [`FOREGROUND`](super::FOREGROUND).
     pub foreground: bool,
-    /// How many objects refer to it.
+    /// Number of objects that refer to this one.
     pub dependents: usize,
-    /// Of these, how many block its foreground deletion.
+    /// Number of dependents that block the foreground deletion; 0 unless it has begun.
     pub blocking: usize,
-    /// Whether an owner waits for its dependents, and a dependent for its own: they may wait for each other.
+    /// Whether an owner waits for its dependents and a dependent waits for its own, so that they may wait for each other.
     pub in_cycle: bool,
 }
 
-/// What the graph says of the object that a reference names.
+/// State in the graph of the owner that a reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerState {
-    /// It does not exist.
+    /// The owner does not exist.
     Absent,
-    /// A monitor has seen it just there, and not that it is being deleted.
+    /// A monitor has seen the owner exactly as the reference names it, and the owner is not terminating.
     Present,
-    /// A monitor has seen it just there, waiting for its dependents.
+    /// A monitor has seen the owner exactly as the reference names it, and the owner waits for its dependents.
     Waiting,
-    /// Nothing to rely on.
+    /// The graph cannot tell whether the owner exists.
     Unknown,
 }
 
-/// An object that refers to another.
+/// An object that refers to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependent {
-    /// Which object.
+    /// Kind, location and UID of the dependent.
     pub identity: Identity,
-    /// Its kind.
+    /// Group, version and kind of the dependent.
     pub kind: Kind,
 }
 
 impl Graph {
-    /// What is known of the object of that uid.
+    /// Returns the view of the object with this UID.
     pub fn view(&mut self, uid: &Uid) -> Option<View> {
         let id = self.nodes.find(uid)?;
         let node = self.nodes.get(id);
@@ -86,7 +86,7 @@ impl Graph {
         })
     }
 
-    /// What is known of the object that `reference` of an object in `namespace` names.
+    /// Returns the state of the owner that `reference` names. `namespace` is the namespace of the dependent.
     pub fn owner_state(&mut self, reference: &OwnerRef, namespace: &str) -> OwnerState {
         if self.is_absent(reference, namespace) {
             return OwnerState::Absent;
@@ -105,14 +105,13 @@ impl Graph {
         }
     }
 
-    /// Whether a dependent of the object of that uid waits for its own dependents to go: there may be a cycle. Costs a look
-    /// at every dependent.
+    /// Whether a dependent of this object waits for its own dependents, so that there may be a cycle. Visits every dependent.
     pub fn may_be_in_cycle(&self, uid: &Uid) -> bool {
         let Some(id) = self.nodes.find(uid) else { return false };
         self.nodes.get(id).dependents.iter().any(|d| self.nodes.get(d).is_deleting_dependents())
     }
 
-    /// The objects that refer to that uid.
+    /// Returns the objects that refer to this UID.
     pub fn dependents(&self, uid: &Uid) -> Vec<Dependent> {
         let Some(id) = self.nodes.find(uid) else { return Vec::new() };
         let dependents = self.nodes.get(id).dependents.iter().map(|d| self.nodes.get(d));

@@ -1,4 +1,5 @@
-//! Costs of a monitor that must not grow: allocations of an event and bytes of an object in the graph. `e2e/guards.txt` has the numbers.
+//! Costs of a monitor that must not grow: allocations for each event, and bytes in the graph for each object. `e2e/guards.txt`
+//! holds the recorded numbers.
 
 use std::sync::Arc;
 
@@ -20,14 +21,14 @@ use serde_json::{Value, json};
 use super::GraphSink;
 use crate::{collection::Collection, metrics::ControllerMetrics};
 
-/// Events before those that count: texts are interned and tables have room by then.
+/// Number of unmeasured events at the start, which intern texts and fill tables.
 const WARM_UP: usize = 32;
-/// Events that count.
+/// Number of measured events.
 const EVENTS: usize = 32;
-/// Objects that count.
+/// Number of measured objects.
 const OBJECTS: usize = 512;
 
-/// The monitor of Pods, in a process that leads no more: no work is queued.
+/// The monitor of Pods in a standby, where no work is enqueued.
 fn monitor() -> GraphSink {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
     let queue = || Queue::new(clock.clone(), Backoff::default(), None);
@@ -38,7 +39,7 @@ fn monitor() -> GraphSink {
     GraphSink::new(Arc::new(collection), source)
 }
 
-/// The metadata of a Pod of a ReplicaSet, as the server sends them to who asks for nothing else.
+/// The metadata of a Pod of a ReplicaSet, in the form that the server sends to a watch of metadata only.
 fn pod(number: usize, version: usize) -> Value {
     let mut metadata = recorded::object("pods", "web-0").unwrap()["metadata"].take();
     let mut owner = metadata["ownerReferences"][1].take();
@@ -59,7 +60,7 @@ fn cost(sink: &GraphSink, format: Format, event: &str, pod: &Value) -> Allocatio
     cost
 }
 
-/// Adds the cost of an event for which no table grows.
+/// Adds the lowest cost of the events, which is one without the growth of a table.
 fn add_lowest(guards: &mut Guards, path: &str, costs: &[AllocationInfo]) {
     guards.add(path, "allocations", costs.iter().map(|cost| cost.count_total).min().unwrap());
     guards.add(path, "bytes", costs.iter().map(|cost| cost.bytes_total).min().unwrap());

@@ -1,4 +1,4 @@
-//! Carries a plan out: releases the dependents, then the object.
+//! Executes a plan: releases the dependents, then removes the finalizer of the owner.
 
 mod release;
 
@@ -19,27 +19,27 @@ use crate::{
 };
 use release::release;
 
-/// How many dependents of one object are released at once.
+/// Maximum number of dependents of one owner that are released concurrently.
 const AT_ONCE: usize = 20;
 
 /// A change of the collector's memory.
 #[derive(Debug)]
 pub enum Note {
-    /// The object waits for nothing any more.
+    /// The owner is no longer parked.
     Unparked,
-    /// The object waits until all objects are known.
+    /// The owner is parked until all objects are known.
     Parked,
 }
 
 impl io::Note for Note {
     type Question = ();
-    /// The dependents that refer to the object by now.
+    /// The dependents that currently refer to the owner.
     type Fresh = Vec<Orphan>;
 }
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Carries a plan out. Dependents that turn up while others are released are released, too.
+/// Executes the plan for one owner. Dependents that appear while others are released are released, too.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     io.note(Note::Unparked);
     match plan {
@@ -65,7 +65,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         }
         let results = io.all(Pace::AtMost(AT_ONCE), &places, |place| release(place, owner, io)).await;
         if results.len() < places.len() {
-            // The process ends.
+            // The process is shutting down.
             return Ok(Requeue::AsPlanned);
         }
         if let Some(failed) = results.into_iter().rev().find_map(Result::err).or(failed) {

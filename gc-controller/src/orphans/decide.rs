@@ -1,4 +1,4 @@
-//! Whether dependents are released: pure.
+//! The pure decision whether dependents are released.
 
 use super::{plan::Plan, snapshot::Snapshot};
 

@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads of the graph and of what monitors know, and nothing else.
+//! From a key to a snapshot: reads the graph and the states of the monitors, and changes neither.
 
 use common::meta::Uid;
 
@@ -20,7 +20,7 @@ impl Orphaner {
         snapshot
     }
 
-    /// The objects that refer to an owner.
+    /// Returns the objects that refer to an owner, with their resources.
     pub(super) fn dependents(&self, owner: &Uid) -> Vec<Orphan> {
         let dependents = self.collection.graph.lock().dependents(owner);
         let with_resource = |dependent: Dependent| {

@@ -1,15 +1,15 @@
-//! What is done about an object whose dependents are to be released.
+//! The plan for an object with the finalizer `orphan`.
 
 use common::controller::Explain;
 
-/// What is done.
+/// Work on the dependents of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Nothing: it does not have the finalizer, or is not going.
+    /// No work: the object is not terminating, or does not have the finalizer.
     Nothing,
-    /// Nothing for now: not all objects of this resource are known.
+    /// The object is parked, because not all objects of this resource are known.
     Wait(String),
-    /// This many dependents are released, and then the object.
+    /// This number of dependents is released, then the finalizer is removed.
     Release(usize),
 }
 

@@ -1,21 +1,21 @@
-//! Everything a release of dependents may read.
+//! Everything that one release of dependents reads.
 
 use common::object::Resource;
 
 use crate::graph::{Dependent, View};
 
-/// An object whose dependents are to be released.
+/// An object with the finalizer `orphan`, and its dependents.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The object.
+    /// The node of the object in the graph.
     pub view: View,
-    /// The resource of its kind, if that is served.
+    /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
-    /// Its dependents; none unless they are to be released now.
+    /// Dependents of the object; empty unless they are released now.
     pub dependents: Vec<Orphan>,
-    /// Resources whose objects are not known yet, unless they are known to be broken.
+    /// Resources whose first full set is not complete, except broken ones.
     pub unsynced: Vec<String>,
 }
 
-/// A dependent, and the resource of its kind if that is served.
+/// A dependent, and the resource that serves its kind; `None` if the kind is not served.
 pub(super) type Orphan = (Dependent, Option<Resource>);

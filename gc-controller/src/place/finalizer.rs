@@ -1,4 +1,4 @@
-//! Removing a finalizer.
+//! Removes a finalizer from a terminating object, with retries after conflicts.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::{Live, Place, TRIES, says_absent};
 use crate::objects::waits_with;
 
-/// Upstream: `removeFinalizer`.
+/// Pause after the first conflict; each further pause is five times longer. Upstream: `removeFinalizer`.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 impl Place {
-    /// Removes one finalizer of the object, which is being deleted, and no other. Returns whether the object exists.
+    /// Removes one finalizer of a terminating object, and keeps the others. Returns whether the object exists.
     pub(crate) async fn remove_finalizer<N: Note>(
         &self,
         finalizer: &str,
@@ -26,7 +26,7 @@ impl Place {
         let mut pause = FIRST_PAUSE;
         for _ in 0..TRIES {
             let body = match self.live("to remove the finalizer, it must still be there", io).await? {
-                // Another object of that name keeps its finalizers.
+                // Another object with this name keeps its finalizers.
                 Live::Absent => return Ok(false),
                 Live::AsExpected => io.body(|| ()),
                 Live::Is(meta) if !waits_with(&meta, finalizer) => {

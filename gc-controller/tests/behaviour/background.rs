@@ -1,4 +1,4 @@
-//! Deletion in the background: dependents follow.
+//! Background deletion: dependents are deleted after their owner.
 
 use common::settings::{Settings, TuneValue};
 use serde_json::json;
@@ -37,7 +37,7 @@ async fn an_object_with_a_living_owner_stays_and_loses_its_references_to_dead_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cycle_that_nobody_else_owns_stays() {
+async fn a_cycle_stays_until_one_of_its_objects_is_deleted() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     let b = w.map("b", &[&a]).await;
@@ -51,7 +51,7 @@ async fn a_cycle_that_nobody_else_owns_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_recreated_under_its_name_is_another_one() {
+async fn an_owner_recreated_under_its_name_does_not_keep_old_dependents() {
     let mut w = World::new().await;
     let a = w.map("a", &[]).await;
     w.map("b", &[&a]).await;
@@ -66,7 +66,7 @@ async fn an_owner_recreated_under_its_name_is_another_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lost_its_owner_while_no_collector_ran_is_collected() {
+async fn dependents_of_owners_deleted_while_no_collector_ran_are_collected() {
     let mut w = World::idle().await;
     let a = w.map("a", &[]).await;
     let b = w.map("b", &[&a]).await;
@@ -78,12 +78,12 @@ async fn what_lost_its_owner_while_no_collector_ran_is_collected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_gets_an_owner_in_the_last_moment_stays() {
+async fn an_object_that_gets_an_owner_at_the_last_moment_stays() {
     let w = World::new().await;
     let (a, b) = (w.map("a", &[]).await, w.map("b", &[]).await);
     let c = w.map("c", &[&a]).await;
     w.settle().await;
-    // What the collector sees of it is old from here on.
+    // From here on, the collector's cache of ConfigMaps is stale.
     w.sandbox.faults().hold_watch(crate::world::ME, "configmaps");
     let both = json!({"metadata": {"ownerReferences": [reference(&a, false), reference(&b, false)]}});
     w.sandbox.merge("configmaps", Some(NS), "c", None, both).await.unwrap();
@@ -95,7 +95,7 @@ async fn an_object_that_gets_an_owner_in_the_last_moment_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_of_another_kind_whose_watch_is_held_back_cost_nothing_alive() {
+async fn a_delayed_watch_of_owners_deletes_no_dependent_of_an_existing_owner() {
     let w = World::new().await;
     w.sandbox.faults().hold_watch(crate::world::ME, "secrets");
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NS}});
@@ -112,7 +112,7 @@ async fn owners_of_another_kind_whose_watch_is_held_back_cost_nothing_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_is_switched_off_looks_at_nothing() {
+async fn a_collector_that_is_switched_off_sends_no_requests() {
     let mut w = World::idle().await;
     let a = w.map("a", &[]).await;
     w.map("b", &[&a]).await;

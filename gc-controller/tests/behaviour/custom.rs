@@ -1,4 +1,4 @@
-//! Custom resources, which come and go.
+//! Custom resources, which are added and removed at run time.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) fn widget(name: &str, references: &[Value]) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_that_comes_is_collected_within_two_rounds() {
+async fn a_new_definition_is_collected_within_two_rounds() {
     let w = World::new().await;
     w.create(definition("Namespaced")).await;
     let a = w.create(widget("a", &[])).await;
@@ -52,14 +52,14 @@ async fn references_of_custom_resources_are_removed_though_they_take_no_strategi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_is_waited_for_and_never_taken_for_gone() {
+async fn an_owner_of_a_kind_that_is_not_served_never_counts_as_deleted() {
     let w = World::new().await;
     let ghost = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "g", "uid": "g"});
     let c = w.create(map("c", &[ghost])).await;
     w.wait(3600).await;
     assert_eq!(w.maps().await, ["c"]);
     assert!(w.explain(&c)["waiting"][0].as_str().unwrap().contains("is not served"), "{}", w.explain(&c));
-    // Once it is served, it turns out that there is none.
+    // Once the kind is served, a lookup shows that the owner does not exist.
     w.create(definition("Namespaced")).await;
     w.wait(60).await;
     w.settle().await;
@@ -67,7 +67,7 @@ async fn a_kind_that_is_not_served_is_waited_for_and_never_taken_for_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_that_vanishes_and_returns_costs_nothing_alive() {
+async fn a_definition_that_is_removed_and_returns_deletes_no_dependent_of_an_existing_owner() {
     let w = World::new().await;
     w.create(definition("Namespaced")).await;
     let a = w.create(widget("a", &[])).await;
@@ -80,7 +80,7 @@ async fn a_definition_that_vanishes_and_returns_costs_nothing_alive() {
     w.create(map("d", &[reference(&a, false)])).await;
     w.wait(120).await;
     w.settle().await;
-    assert_eq!(w.maps().await, ["d"], "the first owner went with its definition, the second lives");
+    assert_eq!(w.maps().await, ["d"], "the first owner was deleted with its definition, the second exists");
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +99,7 @@ async fn a_cluster_scoped_owner_counts_in_every_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_falls_silent_is_still_watched() {
+async fn a_group_whose_discovery_fails_is_still_watched() {
     let w = World::new().await;
     w.create(definition("Namespaced")).await;
     let (a, b) = (w.create(widget("a", &[])).await, w.create(widget("b", &[])).await);
@@ -110,7 +110,7 @@ async fn a_group_that_falls_silent_is_still_watched() {
     w.create(map("d", &[reference(&b, false)])).await;
     w.settle().await;
     assert_eq!(w.maps().await, ["c", "d"]);
-    // Its objects are known as before.
+    // The objects of the group are known as before.
     w.sandbox.delete("widgets.example.com", Some(NS), "a").await.unwrap();
     w.settle().await;
     assert_eq!(w.maps().await, ["d"]);
@@ -122,7 +122,7 @@ async fn a_group_that_falls_silent_is_still_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_is_silent_from_the_start_is_waited_for() {
+async fn owners_of_a_group_whose_discovery_fails_from_the_start_count_as_unknown() {
     let mut w = World::idle().await;
     w.create(definition("Namespaced")).await;
     let (a, b) = (w.create(widget("a", &[])).await, w.create(widget("b", &[])).await);
@@ -135,7 +135,7 @@ async fn a_group_that_is_silent_from_the_start_is_waited_for() {
     w.sandbox.faults().silence_group("example.com");
     w.start();
     w.wait(600).await;
-    assert_eq!(w.maps().await, ["c", "d"], "others are collected meanwhile");
+    assert_eq!(w.maps().await, ["c", "d"], "objects of other kinds are collected meanwhile");
     w.sandbox.faults().clear();
     w.wait(60).await;
     w.settle().await;

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{ME, NS, World, map, reference};
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_cannot_be_watched_stops_nobody_else_and_is_named() {
+async fn a_resource_that_cannot_be_watched_delays_no_other_and_is_reported() {
     let mut w = World::idle().await;
     let (a, secret) = (
         w.map("a", &[]).await,
@@ -26,14 +26,14 @@ async fn a_resource_that_cannot_be_watched_stops_nobody_else_and_is_named() {
     w.remove("a", "Background").await;
     w.sandbox.delete("secrets", Some(NS), "s").await.unwrap();
     w.settle().await;
-    assert_eq!(w.maps().await, ["c"], "an object whose owner's kind is not known waits");
+    assert_eq!(w.maps().await, ["c"], "an object waits while the objects of its owner's kind are unknown");
     let text = w.loops.as_ref().unwrap().metrics().prometheus();
     assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"secrets\"} 1"), "{text}");
     assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"configmaps\"} 0"), "{text}");
     w.wait(120).await;
     w.running().ready().unwrap();
     let troubles = w.running().troubles().join("\n");
-    assert!(troubles.contains("nothing heard of secrets"), "a resource that stays broken is named: {troubles}");
+    assert!(troubles.contains("no list or watch of secrets"), "a resource that stays broken is reported: {troubles}");
     w.sandbox.faults().clear();
     w.wait(120).await;
     w.settle().await;
@@ -42,7 +42,7 @@ async fn a_resource_that_cannot_be_watched_stops_nobody_else_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_whose_answer_is_lost_is_no_harm() {
+async fn a_lost_answer_to_a_delete_does_no_harm() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     for n in 0..5 {
@@ -59,7 +59,7 @@ async fn a_delete_whose_answer_is_lost_is_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_cannot_be_read_is_not_taken_for_gone() {
+async fn an_owner_that_cannot_be_read_does_not_count_as_deleted() {
     let w = World::new().await;
     let mut owner = map("a", &[]);
     owner["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -76,7 +76,7 @@ async fn an_owner_that_cannot_be_read_is_not_taken_for_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_discover_is_asked_again() {
+async fn failed_discovery_is_retried() {
     let mut w = World::idle().await;
     let a = w.map("a", &[]).await;
     w.map("b", &[&a]).await;
@@ -91,7 +91,7 @@ async fn a_server_that_does_not_discover_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn touch_is_lost_when_nothing_can_be_watched_or_discovered() {
+async fn the_collector_is_not_ready_when_nothing_can_be_watched_or_discovered() {
     let w = World::new().await;
     w.running().ready().unwrap();
     w.sandbox.faults().go_down();
@@ -109,11 +109,11 @@ async fn touch_is_lost_when_nothing_can_be_watched_or_discovered() {
     w.sandbox.faults().add(Rule::new(Action::CutWatch).identity(ME));
     w.wait(300).await;
     let lost = w.running().ready().unwrap_err();
-    assert!(lost.contains("nothing heard of") && lost.contains("more)"), "{lost}");
+    assert!(lost.contains("no list or watch of") && lost.contains("more)"), "{lost}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_of_resources_that_does_not_come_is_counted_once() {
+async fn a_timeout_of_first_full_sets_is_counted_once() {
     const ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";
     let mut w = World::idle().await;
     for verb in ["list", "watch"] {
@@ -126,10 +126,10 @@ async fn a_set_of_resources_that_does_not_come_is_counted_once() {
     assert_eq!(w.metric(ERRORS), 1);
     w.create(crate::custom::definition("Namespaced")).await;
     w.wait(600).await;
-    assert_eq!(w.metric(ERRORS), 2, "another set");
+    assert_eq!(w.metric(ERRORS), 2, "a new resource cannot be read either");
     w.sandbox.faults().clear();
     w.wait(120).await;
     w.sandbox.delete("customresourcedefinitions.apiextensions.k8s.io", None, "widgets.example.com").await.unwrap();
     w.wait(120).await;
-    assert_eq!(w.metric(ERRORS), 2, "one that is complete");
+    assert_eq!(w.metric(ERRORS), 2, "all remaining sets are complete");
 }

@@ -1,11 +1,11 @@
-//! Deletion in the foreground: dependents go first.
+//! Foreground deletion: dependents are deleted before their owner.
 
 use serde_json::json;
 
 use crate::world::{NS, World, owners};
 
 #[tokio::test(start_paused = true)]
-async fn a_tree_goes_from_its_leaves() {
+async fn a_tree_is_deleted_from_its_leaves() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     let b = w.blocking_map("b", &[&a]).await;
@@ -18,7 +18,7 @@ async fn a_tree_goes_from_its_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dependent_that_does_not_block_goes_and_is_not_waited_for() {
+async fn a_dependent_that_does_not_block_is_deleted_without_delaying_its_owner() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     let b = w.map("b", &[&a]).await;
@@ -32,7 +32,7 @@ async fn a_dependent_that_does_not_block_goes_and_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_waits_for_a_dependent_with_a_finalizer_of_somebody_else() {
+async fn an_owner_waits_for_a_dependent_with_a_foreign_finalizer() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     w.blocking_map("b", &[&a]).await;
@@ -49,7 +49,7 @@ async fn an_owner_waits_for_a_dependent_with_a_finalizer_of_somebody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dependent_that_somebody_else_owns_as_well_stays_and_unblocks() {
+async fn a_dependent_with_another_owner_stays_and_stops_blocking() {
     let w = World::new().await;
     let (a, p) = (w.map("a", &[]).await, w.map("p", &[]).await);
     w.blocking_map("d", &[&a, &p]).await;
@@ -71,7 +71,7 @@ async fn a_cycle_of_blocking_owners_is_broken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_going_when_the_collector_started_goes_on() {
+async fn a_foreground_deletion_that_began_before_the_collector_started_finishes() {
     let mut w = World::idle().await;
     let a = w.map("a", &[]).await;
     w.blocking_map("b", &[&a]).await;
@@ -82,7 +82,7 @@ async fn what_was_going_when_the_collector_started_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_of_many_is_looked_at_when_the_last_of_them_has_gone() {
+async fn an_owner_of_many_dependents_is_read_once_after_the_last_is_deleted() {
     const MANY: u64 = 1000;
     let w = World::new().await;
     let a = w.map("a", &[]).await;
@@ -96,7 +96,7 @@ async fn an_owner_of_many_is_looked_at_when_the_last_of_them_has_gone() {
     assert_eq!(w.maps().await, [""; 0]);
     assert_eq!(w.ended().last().map(String::as_str), Some("a"));
     assert_eq!((w.asked("delete", "configmaps"), w.asked("patch", "configmaps")), (MANY, 1));
-    // For each dependent, to see that its owner waits, and once to finish.
+    // One read for each dependent, to see that its owner waits, and one read to finish.
     let reads = w.asked("get", "configmaps");
     assert!(reads <= MANY + 1, "{reads} reads");
 }

@@ -1,4 +1,4 @@
-//! Deletion without the dependents: they are released.
+//! Deletion with the policy `Orphan`: dependents are released.
 
 use sandbox::{Action, Rule};
 use serde_json::json;
@@ -25,7 +25,7 @@ async fn dependents_are_released_before_the_owner_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_half_released_by_a_server_that_fails() {
+async fn every_dependent_is_released_despite_failed_requests() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     for n in 0..5 {
@@ -44,7 +44,7 @@ async fn nothing_is_left_half_released_by_a_server_that_fails() {
     assert_eq!(w.deleted(), [""; 0]);
 }
 
-/// Nothing of a resource can be read.
+/// Makes all lists and watches of a resource fail.
 fn fail(w: &World, action: &Action, resource: &str) {
     for verb in ["list", "watch"] {
         w.sandbox.faults().add(Rule::new(action.clone()).identity(ME).verb(verb).resource(resource));
@@ -52,7 +52,7 @@ fn fail(w: &World, action: &Action, resource: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_whose_first_reading_fails_are_waited_for() {
+async fn an_owner_waits_for_dependents_whose_first_list_fails() {
     for action in [Action::Unavailable, Action::TooManyRequests(1), Action::CutBefore, Action::InternalError] {
         let mut w = World::idle().await;
         let a = w.map("a", &[]).await;
@@ -62,7 +62,7 @@ async fn dependents_whose_first_reading_fails_are_waited_for() {
         w.remove("a", "Orphan").await;
         fail(&w, &action, "secrets");
         w.start();
-        // For longer than work waits for what does not come.
+        // Longer than work is held back for missing first full sets.
         w.wait(45).await;
         assert_eq!(w.maps().await, ["a"], "{action:?}");
         w.sandbox.faults().clear();
@@ -75,7 +75,7 @@ async fn dependents_whose_first_reading_fails_are_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_of_a_kind_that_has_just_come_are_waited_for() {
+async fn an_owner_waits_for_dependents_of_a_kind_that_was_just_added() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     fail(&w, &Action::Unavailable, "widgets");
@@ -94,7 +94,7 @@ async fn dependents_of_a_kind_that_has_just_come_are_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_stays_broken_holds_nobody_for_ever() {
+async fn a_resource_that_stays_broken_does_not_delay_owners_for_ever() {
     let mut w = World::idle().await;
     let (a, b) = (w.map("a", &[]).await, w.map("b", &[]).await);
     w.map("c", &[&a]).await;

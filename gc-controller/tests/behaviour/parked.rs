@@ -1,4 +1,4 @@
-//! Objects that wait for a kind.
+//! Parked objects.
 
 use serde_json::{Value, json};
 
@@ -15,14 +15,14 @@ fn ghost(n: usize) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_many_wait_they_cost_nothing_and_are_shown() {
+async fn parked_objects_cost_nothing_and_are_shown() {
     const MANY: usize = 500;
     let w = World::new().await;
     for n in 0..MANY {
         w.create(map(&format!("c{n}"), &[ghost(n)])).await;
     }
     w.wait(60).await;
-    // What each names waits to be looked for.
+    // Only the virtual nodes of the owners are parked: an object is judged after the lookup of its owner.
     assert_eq!(w.metric(PARKED), MANY as u64);
     let adds = w.metric(ADDS);
     w.wait(3600).await;
@@ -39,7 +39,7 @@ async fn however_many_wait_they_cost_nothing_and_are_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_go_on_once_their_kind_is_served() {
+async fn parked_objects_continue_once_their_kind_is_served() {
     let w = World::new().await;
     for n in 0..50 {
         w.create(map(&format!("c{n}"), &[ghost(n)])).await;

@@ -1,4 +1,4 @@
-//! References that are wrong.
+//! Wrong owner references.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::world::{ELSEWHERE, ME, NS, World, map, owners, reference};
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_in_another_namespace_is_none_and_users_are_told() {
+async fn an_owner_in_another_namespace_does_not_count_and_is_reported() {
     let w = World::new().await;
     let mut a = map("a", &[]);
     a["metadata"]["namespace"] = json!(ELSEWHERE);
@@ -26,7 +26,7 @@ async fn an_owner_in_another_namespace_is_none_and_users_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forged_reference_costs_well_formed_children_nothing() {
+async fn a_forged_reference_does_not_affect_right_ones() {
     for forged_first in [true, false] {
         let mut w = World::idle().await;
         let a = w.map("a", &[]).await;
@@ -50,7 +50,7 @@ async fn a_forged_reference_costs_well_formed_children_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_references_with_one_uid_the_right_one_is_never_lost() {
+async fn of_two_references_with_one_uid_the_right_one_is_never_removed() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     let mut wrong = reference(&a, false);
@@ -75,7 +75,7 @@ async fn a_cluster_scoped_object_is_never_collected_for_a_namespaced_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_with_very_many_owners_goes_when_the_last_has_gone() {
+async fn an_object_with_very_many_owners_is_deleted_after_the_last_of_them() {
     const MANY: usize = 1000;
     let w = World::new().await;
     let mut owners = Vec::new();
@@ -86,7 +86,7 @@ async fn an_object_with_very_many_owners_goes_when_the_last_has_gone() {
     w.create(map("c", &all)).await;
     w.settle().await;
     w.forget();
-    // They go faster than anybody can follow.
+    // The owners are deleted faster than the collector can write.
     let slow = Action::Latency(std::time::Duration::from_secs(1));
     w.sandbox.faults().add(Rule::new(slow).identity(ME).verb("patch"));
     for n in 0..MANY - 1 {
@@ -103,7 +103,7 @@ async fn an_object_with_very_many_owners_goes_when_the_last_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_in_a_reference_reaches_no_other_path() {
+async fn a_forged_name_in_a_reference_reaches_no_other_path() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     let names = ["a?x=1", "my owner", "a#b", "a/../a", "a/status", "..", "50%"];
@@ -115,7 +115,7 @@ async fn a_name_in_a_reference_reaches_no_other_path() {
     let node = json!({"apiVersion": "v1", "kind": "Node", "name": "n/proxy/pods", "uid": "n"});
     w.create(map("d", &[node])).await;
     w.settle().await;
-    // None of them is the name of the object of that uid, nor of any other.
+    // No object has one of these names, so every dependent is deleted.
     assert_eq!(w.maps().await, ["a"]);
     let asked = w.sandbox.requests().all();
     let astray: Vec<_> = asked.keys().filter(|r| r.identity == ME && r.resource.contains('/')).collect();
@@ -123,14 +123,14 @@ async fn a_name_in_a_reference_reaches_no_other_path() {
     assert_eq!(w.asked("get", "nodes"), 0);
 }
 
-/// Reads of the objects of a resource take two seconds.
+/// Delays each read of an object of this resource by two seconds.
 fn slow_reads(w: &World, resource: &str) {
     let slow = Action::Latency(std::time::Duration::from_secs(2));
     w.sandbox.faults().add(Rule::new(slow).identity(ME).verb("get").resource(resource));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reference_that_is_corrected_while_it_is_judged_stays() {
+async fn a_reference_that_is_corrected_during_the_judgement_stays() {
     for custom in [false, true] {
         let w = World::new().await;
         let (p, q) = (w.map("p", &[]).await, w.map("q", &[]).await);
@@ -164,11 +164,11 @@ async fn a_reference_that_is_removed_while_a_cycle_is_broken_does_not_come_back(
     let free = json!({"metadata": {"ownerReferences": null}});
     w.sandbox.merge("configmaps", Some(NS), "b", None, free).await.unwrap();
     w.settle().await;
-    assert_eq!(w.maps().await, ["b"], "it is nobody's any more");
+    assert_eq!(w.maps().await, ["b"], "the object has no owner any more");
     assert!(owners(&w.get("b").await).is_empty());
 }
 
-/// A ConfigMap whose reference to its owner is changed.
+/// A ConfigMap whose only owner reference has some fields replaced.
 fn child(name: &str, owner: &serde_json::Value, blocks: bool, change: serde_json::Value) -> serde_json::Value {
     let mut reference = reference(owner, blocks);
     for (field, value) in change.as_object().unwrap() {
@@ -186,7 +186,7 @@ async fn a_kind_in_lower_case_names_the_same_owner() {
             w.create(child("b", &a, blocks, json!({"kind": "configmap"}))).await;
             w.create(child("c", &a, blocks, json!({}))).await;
             w.settle().await;
-            assert_eq!(w.maps().await, ["a", "b", "c"], "the owner lives");
+            assert_eq!(w.maps().await, ["a", "b", "c"], "the owner exists");
             w.remove("a", propagation).await;
             w.settle().await;
             assert_eq!(w.maps().await, [""; 0], "{propagation} {blocks}");
@@ -222,7 +222,7 @@ async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well()
             w.create(child(name, &owner, true, change)).await;
         }
         w.settle().await;
-        assert_eq!(w.maps().await, ["both", "lower", "older"], "the owner lives");
+        assert_eq!(w.maps().await, ["both", "lower", "older"], "the owner exists");
         let path = format!("/apis/autoscaling/v2/namespaces/{NS}/horizontalpodautoscalers/h");
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
         w.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
@@ -233,19 +233,19 @@ async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_kind_of_a_list_is_no_kind_of_an_owner() {
+async fn the_kind_of_a_list_is_not_the_kind_of_an_owner() {
     for kind in ["ConfigMapList", "configmaplist", "configMap", "configmaps"] {
         let w = World::new().await;
         let a = w.map("a", &[]).await;
         w.create(child("b", &a, false, json!({ "kind": kind }))).await;
         w.wait(3600).await;
-        assert_eq!(w.maps().await, ["a", "b"], "{kind}: the owner lives");
-        assert_eq!(w.metric("nonet_gc_objects_parked"), 1, "{kind}: it waits for a kind of that name");
+        assert_eq!(w.maps().await, ["a", "b"], "{kind}: the owner exists");
+        assert_eq!(w.metric("nonet_gc_objects_parked"), 1, "{kind}: the object waits for a kind with this name");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_is_found_missing_is_named() {
+async fn the_explanation_names_an_owner_that_does_not_exist() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     let mut wrong = reference(&a, false);
@@ -262,7 +262,7 @@ async fn an_owner_that_is_found_missing_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_that_are_not_there_are_asked_for_once_each() {
+async fn each_missing_owner_is_looked_up_once() {
     const OWNERS: usize = 30;
     let w = World::new().await;
     w.settle().await;
@@ -278,7 +278,7 @@ async fn owners_that_are_not_there_are_asked_for_once_each() {
         kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
         kept
     };
-    // Each names the other, by a uid that others use for something else.
+    // Each object names the other one, by a UID that further references use for other objects.
     for n in 0..2 {
         w.create(kept(&format!("ring-{n}"), &[nobody(&format!("ring-{}", 1 - n), 1 - n)])).await;
     }
@@ -294,7 +294,7 @@ async fn owners_that_are_not_there_are_asked_for_once_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn denied_changes_of_references_are_reported_on_the_object_that_waits() {
+async fn denied_changes_of_references_are_reported_on_the_object_of_the_sync() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     let b = w.map("b", &[]).await;
@@ -308,20 +308,20 @@ async fn denied_changes_of_references_are_reported_on_the_object_that_waits() {
     w.remove("b", "Orphan").await;
     w.wait(60).await;
     let events = w.sandbox.list("events", Some(NS)).await.unwrap();
-    let told = |name: &str| {
+    let messages = |name: &str| {
         let of = events.iter().filter(|event| event["involvedObject"]["name"] == name);
         of.map(|event| format!("{} {} {}", event["type"], event["reason"], event["message"])).collect::<Vec<_>>()
     };
     for name in ["kept", "b"] {
-        let told = told(name);
+        let messages = messages(name);
         let start = "\"Warning\" \"FailedUpdate\" \"Error: changing the owner references of";
         assert!(
-            told.iter().any(|event| event.starts_with(start) && event.contains("is forbidden")),
-            "{name}: {told:?}"
+            messages.iter().any(|event| event.starts_with(start) && event.contains("is forbidden")),
+            "{name}: {messages:?}"
         );
     }
     let tries = w.asked("patch", "configmaps");
-    assert!(tries <= 60, "it backs off: {tries}");
+    assert!(tries <= 60, "retries must back off: {tries}");
     w.sandbox.faults().clear();
     w.wait(200).await;
     assert_eq!(w.maps().await, ["kept", "orphan", "stays"]);

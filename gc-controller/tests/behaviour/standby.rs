@@ -1,11 +1,11 @@
-//! A collector that waits for its turn.
+//! A collector in standby.
 
 use serde_json::json;
 
 use crate::world::{World, owners};
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_and_goes_meanwhile_leaves_nothing_behind() {
+async fn objects_created_and_deleted_meanwhile_leave_no_keys_in_the_queues() {
     let mut w = World::idle().await;
     w.stand_by();
     w.wait(60).await;
@@ -26,7 +26,7 @@ async fn what_comes_and_goes_meanwhile_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_takes_over_does_what_was_asked_for_before() {
+async fn a_new_leader_does_the_work_that_arose_before() {
     let mut w = World::idle().await;
     w.stand_by();
     w.wait(60).await;

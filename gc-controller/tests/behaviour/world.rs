@@ -1,4 +1,4 @@
-//! A sandbox with the collector, and small objects that own each other.
+//! A sandbox with the collector, and ConfigMaps that own each other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,9 +9,9 @@ use common::{
 use sandbox::{Change, Sandbox, Write, loops::Loops};
 use serde_json::{Value, json};
 
-/// What the collector is known as to the sandbox.
+/// Identity of the collector in the sandbox.
 pub(crate) const ME: &str = "collector";
-/// Where everything happens.
+/// Namespace of the test objects.
 pub(crate) const NS: &str = "shop";
 /// Another namespace.
 pub(crate) const ELSEWHERE: &str = "mall";
@@ -31,7 +31,7 @@ impl World {
         world
     }
 
-    /// The same without the collector.
+    /// Creates a sandbox without a running collector.
     pub(crate) async fn idle() -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
@@ -41,41 +41,41 @@ impl World {
         Self { sandbox, clock, loops: None }
     }
 
-    /// Starts the collector, as another process.
+    /// Starts a collector as a new process.
     pub(crate) fn start(&mut self) {
         self.start_with(Settings::new());
     }
 
-    /// The same with other settings.
+    /// Starts a collector with these settings.
     pub(crate) fn start_with(&mut self, settings: Settings) {
         let settings = settings.with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
         self.loops = Some(Loops::start(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
     }
 
-    /// Starts it as one that waits until it leads.
+    /// Starts a collector as a standby.
     pub(crate) fn stand_by(&mut self) {
         let settings = Settings::new().with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
         self.loops = Some(Loops::stand_by(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
     }
 
-    /// What runs.
+    /// Returns the running loops.
     pub(crate) fn running(&self) -> &Loops {
         self.loops.as_ref().unwrap()
     }
 
-    /// A line of its metrics, as a number.
+    /// Returns the value of a sample, named with its labels, of the collector's metrics.
     pub(crate) fn metric(&self, line: &str) -> u64 {
         let text = self.running().metrics().prometheus();
         let value = text.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
     }
 
-    /// Ends it as a crash would.
+    /// Ends the collector like a crash.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
 
-    /// `a` and `b` own and block each other.
+    /// Creates `a` and `b`, which own and block each other.
     pub(crate) async fn cycle(&self) {
         let a = self.map("a", &[]).await;
         let b = self.blocking_map("b", &[&a]).await;
@@ -88,7 +88,7 @@ impl World {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Waits until nothing has been written for a while.
+    /// Waits until nothing has been written for 8 seconds.
     pub(crate) async fn settle(&self) {
         for _ in 0..500 {
             let writes = self.sandbox.writes().count();
@@ -100,24 +100,24 @@ impl World {
         panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
-    /// Counts requests and writes from here.
+    /// Resets the counters of requests and writes.
     pub(crate) fn forget(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
-    /// How many requests of the collector there were for that verb and resource.
+    /// Returns the number of requests of the collector with this verb and resource.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// What the collector deleted, in order.
+    /// Returns the names of objects that the collector requested to delete, in order.
     pub(crate) fn deleted(&self) -> Vec<String> {
         let deleted = |w: &Arc<Write>| w.identity == ME && w.verb == "delete";
         self.sandbox.writes().all().iter().filter(|w| deleted(w)).map(|w| w.name.clone()).collect()
     }
 
-    /// The names of objects in the order in which they ceased to exist.
+    /// Returns the names of objects in the order of their removal from the API server.
     pub(crate) fn ended(&self) -> Vec<String> {
         let all = self.sandbox.writes().all();
         all.iter().filter(|w| w.change == Change::Deleted).map(|w| w.name.clone()).collect()
@@ -137,14 +137,14 @@ impl World {
         self.create(map(name, &owners.iter().map(|o| reference(o, true)).collect::<Vec<_>>())).await
     }
 
-    /// Deletes a ConfigMap as a user would.
+    /// Deletes a ConfigMap with this propagation policy, as a user.
     pub(crate) async fn remove(&self, name: &str, propagation: &str) {
         let path = format!("/api/v1/namespaces/{NS}/configmaps/{name}");
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
         self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
     }
 
-    /// The names of ConfigMaps that there are.
+    /// Returns the sorted names of the existing ConfigMaps.
     pub(crate) async fn maps(&self) -> Vec<String> {
         let mut all: Vec<String> = self.sandbox.list("configmaps", Some(NS)).await.unwrap().iter().map(name).collect();
         all.sort();
@@ -155,7 +155,7 @@ impl World {
         self.sandbox.get("configmaps", Some(NS), name).await.unwrap()
     }
 
-    /// What the collector says of an object.
+    /// Returns the `/debug/explain` entry of an object.
     pub(crate) fn explain(&self, object: &Value) -> Value {
         let key = object["metadata"]["uid"].as_str().unwrap();
         self.loops.as_ref().unwrap().explain(Some(key))[0].clone()
@@ -166,20 +166,20 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// A reference to an object.
+/// Builds an owner reference to an object.
 pub(crate) fn reference(owner: &Value, blocks: bool) -> Value {
     let meta = &owner["metadata"];
     json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"],
         "blockOwnerDeletion": blocks})
 }
 
-/// A ConfigMap with these references.
+/// Builds a ConfigMap with these owner references.
 pub(crate) fn map(name: &str, references: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": NS, "ownerReferences": references}})
 }
 
-/// The names of the owners of an object.
+/// Returns the names of the owners of an object.
 pub(crate) fn owners(object: &Value) -> Vec<&str> {
     let list = object["metadata"]["ownerReferences"].as_array();
     list.map_or_else(Vec::new, |list| list.iter().map(|o| o["name"].as_str().unwrap()).collect())

@@ -1,5 +1,4 @@
-//! Carrying a plan out: claims, then the gang, then Pods, then what counts those that have ended, in the order in which nothing is
-//! lost.
+//! The requests of a Job's plan: first claims, then the gang, then Pods, then the writes that count finished Pods.
 
 mod body;
 mod count;
@@ -28,10 +27,10 @@ use super::{
 };
 use crate::objects::JOB_TRACKING;
 
-/// Carries a plan out.
+/// Sends the requests of a plan.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    // Before anything else: whether the Job can be counted does not matter to these Pods.
-    let why = "the Job is being deleted and does not count this Pod";
+    // Comes first, because these Pods do not depend on whether the Job can be synced.
+    let why = "the terminating Job does not count this Pod";
     let untracked = untrack_all(plan.untrack_uncounted.iter().collect(), why, io).await;
     untracked.report_denied(io);
 
@@ -49,14 +48,14 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             return untracked.failure(UNTRACKING).map_or(Ok(Requeue::AsPlanned), Err);
         }
     };
-    // What the sync is about, for metrics.
+    // The value of the metric label `action`.
     let mut action = "reconciling";
     let outcome = sync(snapshot, sync_plan, &untracked, &mut action, io).await;
     io.note(Note::Synced { is_ok: outcome.is_ok(), action, took: io.now().duration_since(snapshot.now) });
     outcome
 }
 
-/// What fails if a Pod that is not counted keeps its finalizer.
+/// Describes a failed removal of a finalizer from an uncounted Pod.
 const UNTRACKING: &str = "removing the finalizer of pod";
 
 async fn sync(
@@ -74,7 +73,7 @@ async fn sync(
         return Ok(Requeue::Conflict);
     }
     claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
-    // The plan counts on every adoption.
+    // The plan assumes that every adoption succeeds.
     let plan = if claim.is_complete() {
         Cow::Borrowed(plan)
     } else {
@@ -82,7 +81,7 @@ async fn sync(
         Cow::Owned(decide_adopting(snapshot, &adopted))
     };
     let SyncPlan { situation, manage, .. } = &*plan;
-    // Before any Pod: it names its group from the start.
+    // The group must exist before its Pods, which name it from their creation.
     let group = gang::ensure(snapshot, situation, plan.gang.clone(), io).await?;
 
     *action = manage.label();

@@ -1,14 +1,14 @@
-//! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
+//! Decides the plan of a Job from its snapshot. Pure: no requests, no clock, no randomness.
 //!
-//! A sync decides in several steps, because what is written depends on how requests went:
+//! A sync decides in several steps, because later writes depend on the results of earlier requests:
 //!
-//! 1. [`decide()`]: what the Pods mean ([`Situation`]), whether the Job ends ([`end`]), how Pods are scheduled ([`gang`]), which
-//!    Pods to create or delete ([`Manage`]); [`decide_adopting`] again if not every adoption was granted, and [`gang::gang`]
-//!    again if its objects turn out to be there already;
-//! 2. [`manage::managed`] and [`track::track`], once Pods were created or deleted: the first status, and the Pods whose
-//!    finalizer is removed once it is written;
-//! 3. [`settle::conclude`], once those finalizers are removed: the second status, and the end;
-//! 4. [`requeue::requeue`]: when the Job comes back.
+//! 1. [`decide()`] takes stock of the Pods ([`Situation`]), and decides whether the Job ends ([`end`]), how Pods are scheduled
+//!    ([`gang`]) and which Pods to create or delete ([`Manage`]). [`decide_adopting`] repeats this if some adoptions were
+//!    refused, and [`gang::gang`] decides again if the objects of the gang already exist;
+//! 2. [`manage::managed`] and [`track::track`], after Pods were created or deleted: the first status, and the Pods whose
+//!    finalizers are removed after the status is written;
+//! 3. [`settle::conclude`], after those finalizers are removed: the second status, and the end;
+//! 4. [`requeue::requeue`]: when the Job is synced again.
 
 pub mod backoff;
 mod conditions;
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::objects::{Job, Mode};
 
-/// Decides what one sync does. Upstream: `pkg/controller/job`, `syncJob`.
+/// Decides the plan of one sync. Upstream: `pkg/controller/job`, `syncJob`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let sync = match left_alone(&snapshot.job) {
         Some(why) => Err(why),
@@ -42,7 +42,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     Plan { job: Arc::clone(&snapshot.job), untrack_uncounted: untrack_uncounted(snapshot, sync.as_ref().err()), sync }
 }
 
-/// Decides how a Job is synced where, of the Pods to adopt, only these are adopted.
+/// Decides how to sync a Job if only `adopted` of the Pods to adopt are adopted.
 pub fn decide_adopting(snapshot: &Snapshot, adopted: &[PodRef]) -> SyncPlan {
     let situation = Situation::new(snapshot, situation::own_pods(snapshot, adopted));
     let gang = gang::gang(snapshot, &situation, snapshot.scheduling.as_ref());
@@ -53,8 +53,7 @@ pub fn decide_adopting(snapshot: &Snapshot, adopted: &[PodRef]) -> SyncPlan {
     SyncPlan { situation, gang, manage, managed, tracked, requeue_after }
 }
 
-/// How long until the active deadline passes, a postponed Pod may be created, or this process stops waiting for its own
-/// writes, whichever is first.
+/// Returns the time until the active deadline, the next postponed Pod, or the end of the wait for own writes, whichever is first.
 fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage) -> Option<Duration> {
     let deadline = if situation.decided_end.is_none() { end::time_left(snapshot, situation) } else { None };
     let postponed = match manage {
@@ -66,16 +65,16 @@ fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage) ->
     [deadline, postponed, unseen].into_iter().flatten().min()
 }
 
-/// The Pods that a Job which is being deleted does not count, and that still carry the finalizer.
+/// Returns the Pods with the finalizer that a terminating Job does not count.
 ///
-/// A Job that is being deleted releases no Pod, so that its dependents stay known to the garbage collector. Upstream therefore
-/// leaves the finalizer of a Pod whose labels have changed, and a foreground deletion waits for that Pod for ever.
+/// A terminating Job releases no Pod, so that its dependents stay known to the garbage collector. Upstream therefore keeps the
+/// finalizer of a Pod whose labels have changed, and a foreground deletion waits for that Pod forever.
 fn untrack_uncounted(snapshot: &Snapshot, left_alone: Option<&LeftAlone>) -> Vec<PodRef> {
     if !snapshot.job.metadata.is_deleting() {
         return Vec::new();
     }
     let selected = match left_alone {
-        // Another controller counts the Pods, or takes their finalizers once the Job has finished.
+        // Another controller counts the Pods, or the loop of orphans removes the finalizers after the Job has finished.
         Some(LeftAlone::ManagedBy(_) | LeftAlone::Finished) => return Vec::new(),
         Some(LeftAlone::UnknownCompletionMode | LeftAlone::Selector(_)) => snapshot.claims.keep.as_slice(),
         None => &[],

@@ -12,14 +12,14 @@ use common::{
 use super::{decide::gang::is_left_over, snapshot::Scheduling, watch::Watch};
 use crate::objects::{ByReference, Job, PodGroup, Workload, named};
 
-/// Both caches. What happens in them brings no Job to the queue, except one that waits for just that.
+/// Both caches. Their events enqueue a Job only if its sync waits for them.
 pub(crate) struct Gangs {
     workloads: Informer<Workload>,
     groups: Informer<PodGroup>,
 }
 
 impl Gangs {
-    /// Starts watching.
+    /// Starts the watches of both kinds.
     pub(crate) fn start(context: &Context, watch: &Arc<Watch>) -> Self {
         Self {
             workloads: context.informer(Arc::default(), on_shown(watch)),
@@ -27,7 +27,7 @@ impl Gangs {
         }
     }
 
-    /// What refers to the Job.
+    /// Returns the Workloads that refer to the Job, and the groups of a single Workload.
     pub(crate) fn scheduling(&self, job: &Job) -> Result<Scheduling, Unreadable> {
         let namespace = &job.metadata.namespace;
         let mut workloads = self.workloads.store().by_index(ByReference, &named(namespace, &job.metadata.name))?;
@@ -39,12 +39,12 @@ impl Gangs {
         Ok(Scheduling { workloads, groups })
     }
 
-    /// As what own writes are looked for in.
+    /// Returns the caches in which the ledger looks for own writes.
     pub(crate) fn caches(&self) -> [&dyn Cache; 2] {
         [&**self.workloads.store(), &**self.groups.store()]
     }
 
-    /// As what has to be filled.
+    /// Returns the informers, which must be synced before the loop starts.
     pub(crate) fn informers(&self) -> [&dyn AnyInformer; 2] {
         [&self.workloads, &self.groups]
     }

@@ -1,4 +1,4 @@
-//! What this process remembers of Jobs. All of it may be lost at any time.
+//! The process's memory of Jobs, which may be lost at any time.
 
 use std::sync::Arc;
 
@@ -13,49 +13,49 @@ use parking_lot::Mutex;
 
 use super::snapshot::Record;
 
-/// Memories of Jobs, by their uid: a namesake knows nothing of them. Clones share them.
+/// The memories of all Jobs, by UID, so that a recreated Job starts with none. Clones share the memories.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     jobs: Arc<Mutex<HashMap<Uid, Remembered>>>,
 }
 
-/// What is remembered of one Job.
+/// The memory of one Job.
 #[derive(Clone, Debug, Default)]
 pub struct Remembered {
-    /// As in the [snapshot](super::snapshot::Snapshot::untracked_here).
+    /// See the [snapshot](super::snapshot::Snapshot::untracked_here).
     pub untracked_here: Arc<HashSet<Uid>>,
-    /// As in the [snapshot](super::snapshot::Snapshot::seen_ended).
+    /// See the [snapshot](super::snapshot::Snapshot::seen_ended).
     pub seen_ended: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of the Job's Pods since the last success, as far as this process has seen them.
     pub backoff: Option<Record>,
-    /// The terminal status was written.
+    /// Whether the terminal status has been written.
     pub finished: bool,
-    /// When the server last refused a Pod because the namespace terminates.
+    /// The last time the server refused a Pod because the namespace is terminating.
     ///
-    /// A namespace that has begun to terminate does not stop. Each Pod that the namespace controller deletes would otherwise
-    /// bring another vain request.
+    /// A terminating namespace never becomes active again. Without this time, each Pod that the namespace controller deletes
+    /// would cause another refused request.
     pub refused: Option<Instant>,
-    /// The version a cache is to reach before the Job's next sync.
+    /// The version that a cache must reach before the Job's next sync.
     awaited: Option<(Resource, Version)>,
 }
 
 impl Memory {
-    /// Changes what is remembered of a Job.
+    /// Applies a change to the memory of a Job.
     pub fn change(&self, job: &Uid, change: impl FnOnce(&mut Remembered)) {
         change(self.jobs.lock().entry(job.clone()).or_default());
     }
 
-    /// What is remembered of a Job.
+    /// Returns the memory of a Job.
     pub fn of(&self, job: &Uid) -> Remembered {
         self.jobs.lock().get(job).cloned().unwrap_or_default()
     }
 
-    /// Notes that finalizers of these Pods are about to be removed.
+    /// Records that the finalizers of these Pods are about to be removed.
     pub fn untracking(&self, job: &Uid, pods: impl IntoIterator<Item = Uid>) {
         self.change(job, |remembered| Arc::make_mut(&mut remembered.untracked_here).extend(pods));
     }
 
-    /// Takes that back for Pods whose finalizer may still be there.
+    /// Reverts [`untracking`](Self::untracking) for Pods whose finalizers may still be there.
     pub fn still_tracked(&self, job: &Uid, pods: &[Uid]) {
         self.change(job, |remembered| {
             let untracked_here = Arc::make_mut(&mut remembered.untracked_here);
@@ -65,7 +65,7 @@ impl Memory {
         });
     }
 
-    /// Keeps what a sync has found of the Job's Pods.
+    /// Stores what a sync has found out about the Job's Pods.
     pub fn keep(&self, job: &Uid, untracked_here: &Arc<HashSet<Uid>>, seen_ended: &Arc<HashMap<Uid, Timestamp>>) {
         let remembered = self.of(job);
         if remembered.untracked_here != *untracked_here || remembered.seen_ended != *seen_ended {
@@ -76,25 +76,25 @@ impl Memory {
         }
     }
 
-    /// Notes the write that the Job's next sync waits for, if there is one.
+    /// Records the write that the Job's next sync waits for, if any.
     pub fn await_write(&self, job: &Uid, write: Option<(Resource, Version)>) {
         if write.is_some() || self.of(job).awaited.is_some() {
             self.change(job, |remembered| remembered.awaited = write);
         }
     }
 
-    /// Whether the Job waits for a cache of that resource that has now reached `version`.
+    /// Whether the Job waits for a version of this resource that the cache has now reached.
     pub fn has_waited_for(&self, job: &Uid, resource: Resource, version: Version) -> bool {
         let reached = |(r, awaited): (Resource, Version)| r == resource && awaited <= version;
         self.jobs.lock().get(job).is_some_and(|remembered| remembered.awaited.is_some_and(reached))
     }
 
-    /// Forgets a Job that is gone or has finished.
+    /// Removes the memory of a deleted or finished Job.
     pub fn forget(&self, job: &Uid) {
         self.jobs.lock().remove(job);
     }
 
-    /// Whether nothing is remembered of any Job.
+    /// Whether no Job has a memory.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.lock().is_empty()
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_job_that_is_forgotten() {
+    fn a_forgotten_job_leaves_no_memory() {
         let (memory, job) = (Memory::default(), Uid::new("job"));
         memory.change(&job, |remembered| {
             remembered.finished = true;

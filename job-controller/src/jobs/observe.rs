@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads of caches by index, and nothing else.
+//! Reads the caches into a snapshot, by index.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,11 +37,11 @@ impl JobController {
         if let Some(behind) = behind.clone().filter(|(behind, _)| must_wait(behind)) {
             return Ok(Observed::behind(behind));
         }
-        // Read after the check, so that it is not older than own writes.
+        // Read after the check, so that the Job is not older than the own writes.
         let Some(job) = self.jobs.store().get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
         let uid = &job.metadata.uid;
         if judged.as_ref() != Some(uid) {
-            // Another Job of that name was created in between.
+            // A new Job with the same name appeared in the cache in between.
             return self.observe(key, now);
         }
         let without_pods = Snapshot {
@@ -89,16 +89,16 @@ impl JobController {
         }))
     }
 
-    /// The uid of the Job of that name.
+    /// Returns the UID of the cached Job with this name.
     pub(crate) fn uid(&self, key: &Key) -> Option<Uid> {
         self.jobs.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())
     }
 
-    /// Remembers the write that the caches do not show yet, so that the event which shows it brings the Job back at once.
+    /// Records the write that the caches do not show yet, so that the event which shows it enqueues the Job at once.
     pub(crate) fn await_write(&self, namespace: &Text, uid: &Uid) -> Option<(Resource, Version)> {
         let awaited = self.behind(namespace, uid).and_then(|(behind, _)| match behind {
             Behind::Write { resource, written, .. } => Some((resource, written)),
-            // Any event of a Pod may be the one that shows the change.
+            // Any event of a Pod may show the change.
             Behind::Conflicts { resource, .. } => Some((resource, Version::UNKNOWN)),
             Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
         });
@@ -106,30 +106,30 @@ impl JobController {
         awaited
     }
 
-    /// The own writes that the caches do not show yet, and how long to wait for them at most.
+    /// Returns the own writes that the caches do not show yet, and how long to wait for them at most.
     pub(crate) fn behind(&self, namespace: &Text, uid: &Uid) -> Option<(Behind, Duration)> {
         let mut caches: Vec<&dyn Cache> = vec![&**self.pods.store(), &**self.jobs.store()];
         caches.extend(self.gangs.iter().flat_map(Gangs::caches));
         self.ledger.behind(uid, &caches, || self.children(namespace, uid))
     }
 
-    /// The uids of the Pods a Job controls, selected or not.
+    /// Returns the UIDs of the Pods that a Job controls, selected or not.
     pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> HashSet<Uid> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
         let pods = self.pods.store().readable_by_index(ByController, &owner);
         pods.iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
-    /// The Pods of the Job's namespace that nobody controls; none that cannot be read, since none can be adopted unread.
+    /// Returns the orphan Pods in the Job's namespace, except unreadable ones, which cannot be adopted.
     fn unowned(&self, job: &Job) -> Vec<PodRef> {
         let namespace = IndexValue::Text(job.metadata.namespace.clone());
         self.pods.store().readable_by_index(OrphansByNamespace, &namespace)
     }
 }
 
-/// What the Job claims, and which of the Pods it controls it neither keeps nor releases.
+/// Returns the Job's claims, and the Pods under its control that it neither keeps nor releases.
 ///
-/// Every Pod is kept or released as long as the Job lives. A selector that breaks the rules claims nothing; the plan says so.
+/// Only a terminating Job has such Pods. An invalid selector claims nothing, and the plan reports it.
 pub(crate) fn claim(
     owner: &Owner,
     selector: &Selector,
@@ -149,7 +149,7 @@ pub(crate) fn claim(
     (claims, owned.into_iter().filter(is_unselected).collect())
 }
 
-/// Of the Pods whose finalizer this process removed, those that the cache still shows with it.
+/// Returns the Pods whose finalizers this process removed and the cache still shows.
 fn still_shown(untracked_here: Arc<HashSet<Uid>>, owned: &[PodRef]) -> Arc<HashSet<Uid>> {
     if untracked_here.is_empty() {
         return untracked_here;
@@ -158,8 +158,8 @@ fn still_shown(untracked_here: Arc<HashSet<Uid>>, owned: &[PodRef]) -> Arc<HashS
     Arc::new(tracked.filter(|uid| untracked_here.contains(*uid)).cloned().collect())
 }
 
-/// When Pods that ended in the future by the clock of their node were first seen to have ended. Only Pods that are still there are
-/// remembered.
+/// Returns when Pods with an end time in the future, by the clock of their node, were first seen finished. Deleted Pods are
+/// dropped.
 fn see_ended(seen: Arc<HashMap<Uid, Timestamp>>, owned: &[PodRef], now: Timestamp) -> Arc<HashMap<Uid, Timestamp>> {
     let is_ahead = |pod: &PodRef| !pod.is_active() && pod.finished > now;
     if seen.is_empty() && !owned.iter().any(is_ahead) {
@@ -173,10 +173,10 @@ fn see_ended(seen: Arc<HashMap<Uid, Timestamp>>, owned: &[PodRef], now: Timestam
     Arc::new(owned.iter().filter_map(first_seen).collect())
 }
 
-/// What a predecessor must have known of failures since the last success, as far as Pods still tell.
+/// Reconstructs the failures since the last success from existing Pods, after a take-over.
 ///
-/// Only of a Job of which nothing has succeeded yet: Pods that have succeeded are not kept, and might have been the last
-/// to end. Upstream forgets all of it (kubernetes/kubernetes#114650).
+/// Works only while no Pod has succeeded: succeeded Pods are not kept, and one of them may have finished last. Upstream starts
+/// without failures (kubernetes/kubernetes#114650).
 fn recollect(job: &Job, owned: &[PodRef], seen_ended: &HashMap<Uid, Timestamp>) -> Record {
     if job.status.succeeded > 0 || job.status.failed == 0 {
         return Record::default();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_before_a_restart_are_recollected_from_counted_pods() {
+    fn failures_before_a_restart_are_reconstructed_from_counted_pods() {
         let pods = [
             failed("a", -30, &json!([])),
             failed("b", -10, &json!(null)),
@@ -241,12 +241,12 @@ mod tests {
         memory.still_tracked(&job, &[Uid::new("b")]);
         assert_eq!(shown(&job, &["a", "b", "c"]), uids(&["a", "c"]));
         assert_eq!(shown(&job, &["c"]), uids(&["c"]));
-        assert_eq!(shown(&job, &["a", "c"]), uids(&["c"]), "seen once is seen");
+        assert_eq!(shown(&job, &["a", "c"]), uids(&["c"]), "once shown, it is forgotten");
         assert_eq!(shown(&Uid::new("namesake"), &["c"]), uids(&[]));
     }
 
     #[test]
-    fn an_end_in_the_future_is_when_it_was_seen_first() {
+    fn an_end_in_the_future_counts_from_when_it_was_first_seen() {
         let (memory, job) = (Memory::default(), Uid::new("job"));
         let ends = |ahead: &[&str], now: i64, known: &[&str]| {
             let end = |name: &str| if ahead.contains(&name) { 1000 } else { -1000 };
@@ -262,6 +262,6 @@ mod tests {
         assert!(memory.is_empty());
         assert_eq!(ends(&["a"], 5, &["a", "b"]), [("a".to_owned(), 5)]);
         assert_eq!(ends(&["a", "b"], 7, &["a", "b"]), [("a".to_owned(), 5), ("b".to_owned(), 7)]);
-        assert_eq!(ends(&[], 9, &["a"]), [("a".to_owned(), 5)], "also when that time has come");
+        assert_eq!(ends(&[], 9, &["a"]), [("a".to_owned(), 5)], "also after that time");
     }
 }

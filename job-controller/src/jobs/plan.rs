@@ -1,4 +1,4 @@
-//! What one sync of a Job does.
+//! The plan of one sync of a Job.
 
 mod end;
 mod explain;
@@ -22,44 +22,44 @@ pub use self::{
 use super::snapshot::PodRef;
 use crate::objects::Job;
 
-/// What one sync does.
+/// The decisions of one sync.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The Job it is about.
+    /// The Job as in the snapshot.
     pub job: Arc<Job>,
-    /// Pods that lose their finalizer without being counted, because the Job is being deleted and does not count them.
+    /// Pods that lose their finalizer without being counted, because the terminating Job does not count them.
     pub untrack_uncounted: Vec<PodRef>,
-    /// How the Job is synced, or why it is left alone.
+    /// The plan to sync the Job, or the reason to leave it alone.
     pub sync: Result<SyncPlan, LeftAlone>,
 }
 
-/// How a Job is synced if every request is granted.
+/// The plan of a sync in which every request succeeds.
 #[derive(Clone, Debug)]
 pub struct SyncPlan {
-    /// What the Pods mean.
+    /// The numbers of the Job's Pods.
     pub situation: Situation,
     /// How Pods are scheduled.
     pub gang: Gang,
-    /// What is done about the number of Pods.
+    /// The decision about the number of Pods.
     pub manage: Manage,
-    /// The numbers once that is done.
+    /// The numbers after the decision is carried out.
     pub managed: Managed,
-    /// What the status becomes first.
+    /// The first status, and the finalizers to remove.
     pub tracked: Tracked,
-    /// When the passing of time may change the decision.
+    /// The time after which the decision may change without an event.
     pub requeue_after: Option<Duration>,
 }
 
-/// Why a Job is left alone.
+/// The reason why a Job is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftAlone {
-    /// It has finished.
+    /// The Job has finished.
     Finished,
-    /// Another controller manages it.
+    /// Another controller manages the Job: the value of `spec.managedBy`.
     ManagedBy(String),
-    /// This version does not know its completion mode.
+    /// The completion mode is unknown to this version.
     UnknownCompletionMode,
-    /// Its selector breaks the rules.
+    /// The selector is invalid.
     Selector(SelectorError),
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for LeftAlone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finished => f.write_str("it has finished"),
-            Self::ManagedBy(by) => write!(f, "{by} manages it"),
+            Self::ManagedBy(by) => write!(f, "it is managed by {by}"),
             Self::UnknownCompletionMode => f.write_str("completion mode is unknown"),
             Self::Selector(problem) => write!(f, "{problem}"),
         }

@@ -1,4 +1,4 @@
-//! Everything one sync of a Job may look at.
+//! The input of one sync of a Job.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,85 +11,87 @@ use jiff::Timestamp;
 
 use crate::objects::{CachedPod, Job, PodGroup, Workload};
 
-/// A cached Pod.
+/// A Pod as the cache shares it.
 pub type PodRef = Arc<CachedPod>;
 
-/// A Job, its Pods, and what this process remembers of them.
+/// The input of one sync: a Job, its Pods, and the memory of this process.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The Job.
+    /// The cached Job.
     pub job: Arc<Job>,
     /// The Job as an owner of Pods.
     pub owner: Owner,
-    /// Its Pods: those to keep, to adopt and to release.
+    /// Pods to keep, to adopt and to release.
     pub claims: Claims<PodRef>,
-    /// Pods that the Job controls but does not claim, because its selector does not match them and it is being deleted.
+    /// Pods that the Job controls but does not claim, because it is terminating and its selector does not match them.
     pub unselected: Vec<PodRef>,
-    /// Pods whose finalizer this process removed although the cache still shows it: they have been counted.
+    /// Pods whose finalizer this process removed although the cache still shows it. They have been counted.
     ///
-    /// The ledger does not replace them: it says that a write is not seen yet, and a sync may go on nevertheless, after a time-out or
-    /// where `StaleControllerConsistencyJob` is off, and must not count such a Pod again.
+    /// The ledger does not replace this set: it reports a write that is not in the cache yet, but a sync may continue
+    /// nevertheless, after a time-out or with `StaleControllerConsistencyJob` off, and must not count such a Pod again.
     pub untracked_here: Arc<HashSet<Uid>>,
-    /// Pods that ended in the future by the clock of their node, each with the time at which that was first seen.
+    /// Pods with an end time in the future, by the clock of their node, each with the time at which this process first saw the
+    /// end.
     pub seen_ended: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of Pods since the last success.
     pub backoff: Record,
-    /// Workloads and groups of the Job's Pods; `None` unless gate `WorkloadWithJob` is on.
+    /// Workloads and groups of the Job's Pods; `None` unless the gate `WorkloadWithJob` is on.
     pub scheduling: Option<Scheduling>,
-    /// Whether the Job's namespace terminates: the server refuses every Pod.
+    /// Whether the Job's namespace is terminating, so that the server refuses every Pod.
     pub terminating_namespace: bool,
-    /// Own writes that the caches do not show yet, if there are any.
+    /// Own writes that the caches do not show yet, if any.
     ///
-    /// Nothing is created or scaled down, and no Job is said to end. Pods of a Job that fails are still deleted.
+    /// While there are some, no Pods are created or scaled down, and the Job does not end. Pods of a failing Job are still
+    /// deleted.
     pub unseen_writes: Option<UnseenWrites>,
     /// The limits of one sync.
     pub limits: Limits,
-    /// The time of the sync.
+    /// The time at which the sync started.
     pub now: Timestamp,
 }
 
-/// Failures of a Job's Pods since the last success: what delays the next Pod of a Job without a limit per index.
+/// Failures since the last success, which delay the next Pod of a Job without a limit per index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// How many Pods have failed since the last one succeeded.
+    /// The number of failed Pods since the last success.
     pub failures: u32,
-    /// When the last one failed.
+    /// The time of the last failure.
     pub last: Option<Timestamp>,
 }
 
-/// What the caches hold that refers to a Job, or to its Workload.
+/// The cached objects that refer to a Job or to its Workload.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduling {
-    /// Workloads that refer to the Job, except those of a deleted Job of the same name.
+    /// Workloads that refer to the Job, except those of a deleted Job with the same name.
     pub workloads: Vec<Arc<Workload>>,
-    /// `PodGroups` that refer to the Workload, if there is just one.
+    /// `PodGroups` that refer to the Workload, if there is exactly one Workload.
     pub groups: Vec<Arc<PodGroup>>,
 }
 
 /// Writes of this process that the caches do not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnseenWrites {
-    /// What the caches do not show, in words.
+    /// A description of the missing writes.
     pub why: String,
-    /// How long to wait for them at most.
+    /// The maximal time to wait for them.
     pub at_most: Duration,
-    /// Whether the Pods may be in another state than the cache shows.
+    /// Whether the Pods may be in a different state than the cache shows.
     pub is_stale: bool,
 }
 
-/// The settings on which decisions depend.
+/// Settings that influence decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most uids one status names as being counted.
+    /// The maximal number of UIDs that one status lists as being counted.
     pub named_pods: usize,
-    /// The most Pods one sync creates or deletes.
+    /// The maximal number of Pods that one sync creates or deletes.
     pub pods: usize,
-    /// How long the first replacement of a failed Pod waits.
+    /// The back-off after the first failure of a Pod.
     pub failure_backoff: Duration,
-    /// How long a replacement waits at most.
+    /// The maximal back-off.
     pub failure_backoff_max: Duration,
-    /// How long events of Pods are debounced.
+    /// The debounce period for events of Pods.
     pub batch: Duration,
-    /// Whether suspending a Job clears its start (gate `MutableSchedulingDirectivesForSuspendedJobs`).
+    /// Whether suspending a Job removes its start time (gate `MutableSchedulingDirectivesForSuspendedJobs`).
     pub clears_start_time: bool,
 }

@@ -1,4 +1,4 @@
-//! Which event brings which Job, or which orphan, to the queue.
+//! Handlers that enqueue Jobs and orphans at events of Jobs and Pods.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use crate::{
     orphans::key::Orphan,
 };
 
-/// How long a Job that is created suspended is left to its creator.
+/// The delay before the first sync of a Job that was created suspended.
 ///
-/// Such a Job is often changed at once by those who decide where it runs, onto the version they have just written. To say
-/// in its status that it is suspended can wait for that; upstream is slow enough by itself.
+/// The creator often changes such a Job at once, for example its scheduling directives, with the version from its own write. An
+/// early status write would make that change fail with a conflict. Upstream is slow enough to avoid this without a delay.
 const PREPARATION: Duration = Duration::from_millis(100);
 
-/// Whether a Job is suspended and nothing has been said about it yet.
+/// Whether a Job is suspended and its status is still empty.
 fn is_being_prepared(job: &Job) -> bool {
     job.suspend && job.status.start_time.is_none() && job.status.conditions.is_empty()
 }
@@ -37,7 +37,7 @@ pub(crate) struct Watch {
     pub(crate) pods: Arc<Store<CachedPod>>,
     pub(crate) memory: Memory,
     pub(crate) metrics: ControllerMetrics,
-    /// Events of Pods, and of statuses, are gathered for that long.
+    /// The debounce period for events of Pods, and of statuses.
     pub(crate) batch: Duration,
 }
 
@@ -71,8 +71,8 @@ impl Watch {
         }
     }
 
-    /// The first full set of Pods brings no Job, since every Job comes by itself at that time; but it brings those whose
-    /// Pods may have been left with the finalizer.
+    /// Enqueues the Job of a Pod. Pods in the first list enqueue no Job, because every Job is enqueued then anyway; they enqueue
+    /// possible orphans with leftover finalizers.
     pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         self.count(event);
         match event {
@@ -120,7 +120,7 @@ impl Watch {
         }
     }
 
-    /// A terminating Pod brings its Job, or, where no Job counts it any more, itself to the queue of orphans.
+    /// Enqueues the Job of a terminating Pod, or the Pod as an orphan if no Job counts it any more.
     fn on_terminating_pod(&self, pod: &CachedPod) {
         match owner_of(&self.jobs, pod.meta()).filter(|job| !job.is_finished()) {
             Some(job) => self.add(&job.metadata),
@@ -128,19 +128,19 @@ impl Watch {
         }
     }
 
-    /// Brings a Pod that carries the finalizer and may not need it to the other queue.
+    /// Enqueues a Pod with the finalizer as a possible orphan.
     fn strip(&self, pod: &CachedPod) {
         if pod.tracked {
             self.orphans.add(Orphan::pod(pod.meta()), Priority::Normal);
         }
     }
 
-    /// Brings the Pods of a Job that is gone or has finished to the other queue.
+    /// Enqueues the Pods of a deleted or finished Job as possible orphans.
     fn sweep(&self, job: &Meta, priority: Priority) {
         self.orphans.add(Orphan::job(&job.namespace, &job.name, &job.uid), priority);
     }
 
-    /// Brings a Job to the queue: with others after a while, or at once if it waits for just this.
+    /// Enqueues a Job, debounced, or at once if it waits for this event.
     fn add(&self, job: &Meta) {
         if self.waited(&job.uid) {
             self.queue.add(job.key(), Priority::Normal);
@@ -149,7 +149,7 @@ impl Watch {
         }
     }
 
-    /// Brings a Job to the queue if this, which it wrote, is what it waits to see.
+    /// Enqueues the Job that controls an object, if the Job waits until the cache shows this write.
     pub(crate) fn on_shown(&self, written: &Meta, resource: Resource) {
         if let Some(job) = owner_of(&self.jobs, written)
             && self.memory.has_waited_for(&job.metadata.uid, resource, written.resource_version)
@@ -175,7 +175,7 @@ impl Watch {
         }
     }
 
-    /// Counts terminated Pods that carry the finalizer, with any owner.
+    /// Counts terminated Pods with the finalizer, of any owner.
     fn count(&self, event: &Event<CachedPod>) {
         match event {
             Event::Added(pod) => self.metrics.tracking(false, pod.is_terminated_and_tracked()),

@@ -1,4 +1,4 @@
-//! What is read of a Job.
+//! The projection of a Job.
 
 use common::{
     intern::Text,
@@ -20,24 +20,24 @@ use super::{
     status::Status,
 };
 
-/// Jobs on the API server.
+/// The resource `jobs` of the group `batch`.
 pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
-/// The value of `spec.managedBy` that means this controller.
+/// The value of `spec.managedBy` for this controller.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
-/// How a Job counts its completions.
+/// `spec.completionMode`: how completions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Every Pod that succeeds counts.
+    /// Every succeeded Pod counts.
     NonIndexed,
     /// Every index counts once.
     Indexed,
-    /// One that this version does not know: such a Job is left alone.
+    /// A mode unknown to this version. Such a Job is left alone.
     Unknown,
 }
 
 impl Mode {
-    /// As the API and metrics write it.
+    /// The value in the API and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Indexed => "Indexed",
@@ -46,74 +46,74 @@ impl Mode {
     }
 }
 
-/// A Job.
+/// A Job, reduced to the fields that this controller reads.
 ///
-/// What the API server fills in is filled in here as well where an older server did not. A Job with values that validation
-/// refuses is not read at all.
+/// Defaults of the API server are applied here too, for older servers. A Job with values that validation rejects cannot be
+/// decoded.
 #[derive(Debug)]
 pub struct Job {
-    /// Metadata, without annotations and finalizers.
+    /// Metadata without annotations and finalizers.
     pub metadata: Meta,
-    /// How many Pods may be active at once.
+    /// The maximal number of active Pods, 1 by default.
     pub parallelism: u32,
-    /// How many completions are wanted; none if any success is enough.
+    /// The wanted number of completions; `None` if any success is enough.
     pub completions: Option<u32>,
-    /// How completions are counted.
+    /// Indexed or not.
     pub mode: Mode,
-    /// How many Pods may fail.
+    /// The allowed number of failed Pods; one more makes the Job fail. 6 by default, unlimited with a limit per index.
     pub backoff_limit: i32,
-    /// How often one index may fail; none if that is not limited by itself.
+    /// The allowed number of failures of one index; one more makes the index fail. `None` without such a limit.
     pub backoff_limit_per_index: Option<u32>,
-    /// How many indexes may fail.
+    /// The maximal number of failed indexes; `None` without a limit.
     pub max_failed_indexes: Option<u32>,
-    /// Whether it is to run no Pods for now.
+    /// Whether the user has suspended the Job.
     pub suspend: bool,
-    /// For how many seconds it may be active.
+    /// The time limit in seconds.
     pub active_deadline_seconds: Option<i64>,
-    /// How many seconds after its end it is removed.
+    /// The time to live after the end, in seconds; `None` to keep the Job.
     pub ttl_seconds_after_finished: Option<i64>,
-    /// Who manages it, unless it is this controller.
+    /// `spec.managedBy`, if another controller manages the Job.
     pub managed_by: Option<Text>,
     /// Whether `spec.podReplacementPolicy` is `Failed`.
     pub replaces_failed: bool,
-    /// What failures of Pods mean.
+    /// Rules for failed Pods.
     pub failure_policy: Option<FailurePolicy>,
-    /// When enough has succeeded.
+    /// Rules for success before all indexes have succeeded.
     pub success_policy: Option<SuccessPolicy>,
-    /// Which Pods are its own.
+    /// The labels of the Job's Pods.
     pub selector: Selector,
-    /// What its Pods are made from; not kept once it has finished.
+    /// The Pod template; dropped once the Job has finished.
     pub template: Option<Raw>,
-    /// Whether its Pods restart their containers themselves.
+    /// Whether the restart policy is `OnFailure`, so that restarts of containers count.
     pub restarts_on_failure: bool,
-    /// Whether its template says itself which group its Pods are scheduled with.
+    /// Whether the template already names a scheduling group.
     pub has_scheduling_group: bool,
-    /// As stored.
+    /// The status on the server.
     pub status: Status,
 }
 
 impl Job {
-    /// Whether it has finished.
+    /// Whether the Job has completed or failed.
     pub fn is_finished(&self) -> bool {
         self.status.is_finished()
     }
 
-    /// Whether its completions are indexes.
+    /// Whether the completion mode is `Indexed`.
     pub fn is_indexed(&self) -> bool {
         self.mode == Mode::Indexed
     }
 
-    /// Whether a terminating Pod is replaced only once it has finished.
+    /// Whether a terminating Pod is replaced only after it has finished.
     pub fn only_replaces_failed(&self) -> bool {
         self.replaces_failed || self.failure_policy.is_some()
     }
 
-    /// The completions of an Indexed Job.
+    /// The number of indexes; 0 unless the Job is indexed.
     pub fn indexes(&self) -> u32 {
         if self.is_indexed() { self.completions.unwrap_or(0) } else { 0 }
     }
 
-    /// Whether a Pod names an index that this Job has. Pods of a Job that is not Indexed need none.
+    /// Whether a Pod has a valid index of this Job. Always true for a Job that is not indexed.
     pub fn has_index_of(&self, pod: &CachedPod) -> bool {
         !self.is_indexed() || pod.index.is_some_and(|index| index < self.indexes())
     }
@@ -224,7 +224,7 @@ impl Wire {
     }
 }
 
-/// What is read of a template's specification.
+/// The fields of a Pod template's `spec` that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodSpec {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_by_this_controller_is_managed_by_nobody_else() {
+    fn managed_by_this_controller_means_no_other_manager() {
         let mut value = bare();
         value["spec"]["managedBy"] = json!("kubernetes.io/job-controller");
         assert_eq!(read(&value).unwrap().managed_by, None);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_jobs_are_not_read() {
+    fn invalid_jobs_are_not_decoded() {
         for (field, value, error) in [
             ("parallelism", json!(-1), "spec.parallelism is -1"),
             ("completions", json!(3_000_000_000_u32), "spec.completions is 3000000000"),

@@ -1,4 +1,4 @@
-//! What is read of a Pod.
+//! The projection of a Pod.
 
 use std::{borrow::Cow, fmt, ops::Deref};
 
@@ -24,53 +24,54 @@ use serde::{
 
 use crate::indexes::completion_index;
 
-/// The finalizer that keeps a Pod until its end has been counted.
+/// The finalizer that keeps a Pod until its result has been counted.
 pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// Annotation and label of Pods of Indexed Jobs: which index a Pod works on.
+/// The annotation and label key for the completion index of a Pod.
 pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// Annotation: how often the Pod's index has failed before, failures that were ignored aside.
+/// The annotation key for the number of earlier failures of the Pod's index, without ignored ones.
 pub const INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
-/// Annotation: how many failures of the Pod's index were ignored.
+/// The annotation key for the number of ignored failures of the Pod's index.
 pub const INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
-/// The variable in which a container of an Indexed Job finds its index.
+/// The environment variable with the completion index.
 pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 
 /// A Pod that may concern a Job.
 ///
-/// Cached are Pods that a Job controls, Pods that nobody controls, and whatever carries the tracking finalizer, unless they are
-/// always restarted. A Pod of a Job that has succeeded and lost its finalizer has been counted: it is not cached any more.
+/// The cache holds Pods that a Job controls, orphans, and any Pod with the tracking finalizer, unless its restart policy is
+/// `Always`. A succeeded Pod of a Job without the finalizer has been counted, and is dropped from the cache.
 #[derive(Debug)]
 pub struct CachedPod {
     pod: Pod,
-    /// Whether it carries the tracking finalizer.
+    /// Whether the Pod carries the tracking finalizer.
     pub tracked: bool,
-    /// The completion index its annotation names.
+    /// The completion index from the annotation, if valid.
     pub index: Option<u32>,
-    /// How often its index had failed before it was created.
+    /// The number of failures of the index before this Pod.
     pub failure_count: u32,
-    /// How many failures of its index had been ignored before it was created.
+    /// The number of ignored failures of the index before this Pod.
     pub ignored_count: u32,
-    /// When it ended; of a Pod that has not, the best guess from its readiness, deletion or creation.
+    /// The time at which the Pod finished. For other Pods an estimate from readiness, deletion or creation.
     pub finished: Timestamp,
-    /// How often all its containers were restarted, together.
+    /// The total number of container restarts.
     pub restarted: i32,
-    /// What its failure can be judged by.
+    /// Exit codes and conditions, which failure policies match.
     pub evidence: Evidence,
 }
 
-/// What the failure of a Pod can be judged by.
+/// Exit codes and conditions, which failure policies match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Exit codes other than 0 of terminated containers, then of terminated init containers, in their order.
+    /// Container names with exit codes other than 0, first of terminated containers, then of terminated init containers, in their
+    /// order.
     pub exits: Box<[(Text, i32)]>,
-    /// Of a failed Pod: types and statuses of its conditions, in their order.
+    /// Types and statuses of a failed Pod's conditions, in their order.
     conditions: Box<[(Text, Text)]>,
-    /// The same of any other Pod, where the order does not matter and many Pods have the same ones.
+    /// Types and statuses of any other Pod's conditions, where the order does not matter. Equal sets are shared between Pods.
     shared: Labels,
 }
 
 impl Evidence {
-    /// Types and statuses of the Pod's conditions.
+    /// Iterates over types and statuses of the Pod's conditions.
     pub fn conditions(&self) -> impl Iterator<Item = &(Text, Text)> {
         self.conditions.iter().chain(self.shared.as_slice())
     }
@@ -84,17 +85,17 @@ impl Deref for CachedPod {
 }
 
 impl CachedPod {
-    /// Its metadata.
+    /// Metadata without annotations and finalizers.
     pub fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
-    /// Whether it has finished and still carries the tracking finalizer.
+    /// Whether the Pod has finished and still carries the tracking finalizer.
     pub fn is_terminated_and_tracked(&self) -> bool {
         self.tracked && self.phase.is_terminal()
     }
 
-    /// How often its index had failed before it was created, ignored failures included.
+    /// The number of failures of the index before this Pod, including ignored ones.
     pub fn failures_before(&self) -> u32 {
         self.failure_count.saturating_add(self.ignored_count)
     }
@@ -102,7 +103,7 @@ impl CachedPod {
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
-    /// The API server accepts no Job whose Pods are always restarted, and no change of a Pod's restart policy.
+    /// The API server rejects Jobs with restart policy `Always`, and the restart policy of a Pod is immutable.
     const FIELD_SELECTOR: &'static str = "spec.restartPolicy!=Always";
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
@@ -121,13 +122,13 @@ impl Object for CachedPod {
     }
 }
 
-/// A count in an annotation; what is none is 0.
+/// Parses a count in an annotation. An invalid count is 0.
 fn count(meta: &Meta, key: &str) -> u32 {
     let text = meta.annotations.get(key).unwrap_or_default();
     completion_index(text).filter(|n| i32::try_from(*n).is_ok()).unwrap_or(0)
 }
 
-/// Metadata with the grace period of the deletion, which no cache keeps.
+/// Metadata with the grace period of the deletion, which the cache does not keep.
 struct WireMeta {
     meta: Meta,
     /// `deletionGracePeriodSeconds`.
@@ -152,7 +153,7 @@ impl<'de> Deserialize<'de> for WireMeta {
     }
 }
 
-/// The fields of metadata without the grace period, which is read on the way.
+/// A map that passes on all fields except the grace period, which it stores.
 struct WithoutGrace<'a, A> {
     map: A,
     grace: &'a mut Option<i64>,
@@ -313,8 +314,8 @@ impl<'a> WireStatus<'a> {
         }
     }
 
-    /// When the Pod ended: the end of its last container; else when it became unready; else when it was deleted; else
-    /// when it was created. Upstream: `pkg/controller/job`, `getFinishedTime`.
+    /// Returns when the Pod finished: the end of its last container; else the time it became unready; else its deletion; else its
+    /// creation. Upstream: `pkg/controller/job`, `getFinishedTime`.
     fn finished(&self, meta: &Meta, spec: &pods::Spec, grace: Option<i64>) -> Timestamp {
         let sidecars = self.init().filter(|c| spec.restartable_init.iter().any(|name| **name == *c.name()));
         let unready = || {
@@ -333,7 +334,7 @@ impl<'a> WireStatus<'a> {
     }
 }
 
-/// The latest end of all containers and of `so_far`; none if one of them has not ended.
+/// Returns the latest end of all containers and of `so_far`; `None` if a container is still running.
 fn latest_end<'a, 'b: 'a>(
     containers: impl Iterator<Item = &'a WireContainer<'b>>,
     so_far: Option<Timestamp>,
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_read_as_far_as_it_matters() {
+    fn a_pod_is_reduced_to_the_fields_that_are_read() {
         let metadata = json!({"name": "j-x", "uid": "u", "finalizers": ["example.com/x", JOB_TRACKING],
             "annotations": {COMPLETION_INDEX: "7", INDEX_FAILURE_COUNT: "2", INDEX_IGNORED_FAILURE_COUNT: "99999999999", "big": "x"}});
         let status = json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_that_lie_are_none() {
+    fn invalid_indexes_are_ignored() {
         for text in ["", "x", "-1", "1.5", "0x1"] {
             let pod = pod(&json!({"name": "p", "annotations": {COMPLETION_INDEX: text}}), &json!({}), &json!({}));
             assert_eq!(pod.index, None, "{text}");
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_end_when_their_last_container_does() {
+    fn pods_finish_with_their_last_container() {
         let created = json!({"name": "p", "creationTimestamp": at(0).to_string()});
         let sidecar = json!({"initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]});
         let unready = json!([{"type": "Ready", "status": "False", "lastTransitionTime": at(50).to_string()}]);

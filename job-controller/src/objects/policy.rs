@@ -1,4 +1,4 @@
-//! Policies of a Job: what a failed Pod means, and when enough has succeeded.
+//! Policies of a Job: actions for failed Pods, and early success.
 
 use common::{intern::Text, json::null_as_default};
 use serde::{Deserialize, Deserializer};
@@ -6,16 +6,16 @@ use serde::{Deserialize, Deserializer};
 use super::pod::CachedPod;
 use crate::indexes::IndexSet;
 
-/// What is done about a failed Pod.
+/// The action of a failure policy for a failed Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// The Job fails.
     FailJob,
     /// The index of the Pod fails.
     FailIndex,
-    /// It is as if the Pod had not failed.
+    /// The failure does not count.
     Ignore,
-    /// The failure counts.
+    /// The failure counts as usual.
     Count,
 }
 
@@ -24,7 +24,7 @@ impl Action {
         [Self::FailJob, Self::FailIndex, Self::Ignore, Self::Count].into_iter().find(|action| action.as_str() == text)
     }
 
-    /// As the API writes it.
+    /// The value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FailJob => "FailJob",
@@ -46,7 +46,7 @@ pub struct FailurePolicy {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Rule {
-    /// `None` for an action that this version does not know: the rule is skipped.
+    /// `None` for an action unknown to this version: the rule is skipped.
     #[serde(deserialize_with = "known_action")]
     action: Option<Action>,
     on_exit_codes: Option<ExitCodes>,
@@ -87,25 +87,25 @@ impl ExitCodes {
 
 impl Pattern {
     fn matches(&self, (kind, status): &(Text, Text)) -> bool {
-        // The server's default, should a server not have set it.
+        // The default, which older servers may not have set.
         let wanted = self.status.as_deref().filter(|wanted| !wanted.is_empty()).unwrap_or("True");
         self.kind == *kind && **status == *wanted
     }
 }
 
-/// What about a Pod a rule matched.
+/// The property of a Pod that a rule matched.
 enum Cause<'a> {
     Exit(&'a str, i32),
     Condition(&'a str),
 }
 
 impl FailurePolicy {
-    /// What the first rule that matches a Pod says. Upstream: `pkg/controller/job`, `matchPodFailurePolicy`.
+    /// Returns the action of the first rule that matches a Pod. Upstream: `pkg/controller/job`, `matchPodFailurePolicy`.
     pub fn action(&self, pod: &CachedPod) -> Option<Action> {
         self.find(pod).map(|(_, action, _)| action)
     }
 
-    /// Why the Job fails because of this Pod, if it does.
+    /// Returns the message of the failed Job, if this Pod makes the Job fail.
     pub fn fails_job(&self, pod: &CachedPod) -> Option<String> {
         let (at, action, cause) = self.find(pod).filter(|(_, action, _)| *action == Action::FailJob)?;
         let name = format!("{}/{}", pod.meta().namespace, pod.meta().name);
@@ -150,7 +150,7 @@ struct SuccessRule {
 }
 
 impl SuccessPolicy {
-    /// The position of the first rule that the succeeded indexes meet. Upstream: `pkg/controller/job`,
+    /// Returns the position of the first rule that the succeeded indexes meet. Upstream: `pkg/controller/job`,
     /// `matchSuccessPolicy`.
     pub fn met_by(&self, succeeded: &IndexSet, completions: u32) -> Option<usize> {
         if succeeded.is_empty() {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_with_an_action_anybody_knows_decides() {
+    fn the_first_rule_with_a_known_action_decides() {
         let pod = failed(json!({"containerStatuses": [exited("c", 1)]}));
         let rule = |action: &str| json!({"action": action, "onExitCodes": {"operator": "In", "values": [1]}});
         let rules = json!([{"action": "Count"}, rule("Explode"), rule("Count"), rule("FailJob")]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn success_is_met_as_specified() {
+    fn success_rules_are_met_as_specified() {
         let met = |succeeded: &str, rules: Value| {
             let policy: SuccessPolicy = serde_json::from_str(&json!({ "rules": rules }).to_string()).unwrap();
             policy.met_by(&IndexSet::parse(succeeded, 10), 10)

@@ -1,6 +1,6 @@
-//! What is read of Workloads and `PodGroups`: by them a scheduler learns that Pods are to be placed together or not at all.
+//! Projections of Workloads and `PodGroups`, which tell a scheduler to place Pods together or not at all.
 //!
-//! Both are alpha; they are watched only if gate `WorkloadWithJob` is on.
+//! Both APIs are alpha, and watched only if the gate `WorkloadWithJob` is on.
 
 use common::{
     intern::Text,
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::job::JOBS;
 
-/// Workloads on the API server.
+/// The resource `workloads` of `scheduling.k8s.io`.
 pub const WORKLOADS: Resource = Resource {
     group: "scheduling.k8s.io",
     version: "v1alpha2",
@@ -22,7 +22,7 @@ pub const WORKLOADS: Resource = Resource {
     kind: "Workload",
     namespaced: true,
 };
-/// `PodGroups` on the API server.
+/// The resource `podgroups` of `scheduling.k8s.io`.
 pub const POD_GROUPS: Resource = Resource {
     group: "scheduling.k8s.io",
     version: "v1alpha2",
@@ -31,10 +31,10 @@ pub const POD_GROUPS: Resource = Resource {
     namespaced: true,
 };
 
-/// Says of whom groups of Pods are made, and how each group is scheduled.
+/// Templates for the groups of Pods of one controller, for example a Job.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Workload {
-    /// Metadata.
+    /// Metadata with owners.
     pub metadata: Meta,
     spec: WorkloadSpec,
 }
@@ -55,31 +55,31 @@ struct ControllerRef {
     name: Text,
 }
 
-/// What one group of Pods is made from.
+/// The template of one group of Pods.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupTemplate {
-    /// Its name in the Workload.
+    /// The name within the Workload.
     pub name: Text,
-    /// How the group is scheduled, as it is written.
+    /// The scheduling policy as raw JSON.
     pub scheduling_policy: Raw,
 }
 
 impl Workload {
-    /// The name of the Job it is of, by its reference.
+    /// Returns the name of the Job in the controller reference.
     fn job(&self) -> Option<&Text> {
         let of = self.spec.controller_ref.as_ref()?;
         (of.api_group == JOBS.group && of.kind == JOBS.kind && !of.name.is_empty()).then_some(&of.name)
     }
 
-    /// A Workload of that name that does not exist yet, with one template.
+    /// Builds a Workload with one template that does not exist yet, for forecasts.
     pub fn to_be_made(name: &str, template: &str) -> serde_json::Result<Self> {
         let template = GroupTemplate { name: Text::new(template), scheduling_policy: Raw::from_value(&Value::Null)? };
         let spec = WorkloadSpec { controller_ref: None, pod_group_templates: vec![template] };
         Ok(Self { metadata: Meta { name: name.into(), ..Meta::default() }, spec })
     }
 
-    /// What its groups are made from.
+    /// Templates of the groups.
     pub fn templates(&self) -> &[GroupTemplate] {
         &self.spec.pod_group_templates
     }
@@ -97,7 +97,7 @@ impl Object for Workload {
 /// A group of Pods that are scheduled together.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PodGroup {
-    /// Metadata.
+    /// Metadata with owners.
     pub metadata: Meta,
     #[serde(default)]
     spec: PodGroupSpec,
@@ -121,7 +121,7 @@ struct WorkloadRef {
 }
 
 impl PodGroup {
-    /// The name of the Workload whose template it is made from.
+    /// Returns the name of the Workload that contains the group's template.
     fn workload(&self) -> Option<&Text> {
         let of = self.spec.pod_group_template_ref.as_ref()?.workload.as_ref()?;
         (!of.workload_name.is_empty()).then_some(&of.workload_name)
@@ -137,12 +137,12 @@ impl Object for PodGroup {
     }
 }
 
-/// Where an index files what refers to that name.
+/// Returns the index value for objects that refer to this name.
 pub(crate) fn named(namespace: &str, name: &str) -> IndexValue {
     IndexValue::Text(format!("{namespace}/{name}").as_str().into())
 }
 
-/// Files Workloads under the Job they refer to, and `PodGroups` under the Workload.
+/// The index of Workloads by their Job, and of `PodGroups` by their Workload.
 #[derive(Clone, Copy, Debug)]
 pub struct ByReference;
 
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workload_is_of_the_job_it_refers_to() {
+    fn a_workload_is_indexed_by_the_job_it_refers_to() {
         let of = |reference: Value| {
             let json = json!({"metadata": {"name": "w", "namespace": "shop"},
                 "spec": {"controllerRef": reference, "podGroupTemplates": []}});
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_of_the_workload_it_refers_to() {
+    fn a_group_is_indexed_by_the_workload_it_refers_to() {
         let of = |reference: Value| {
             let json = json!({"metadata": {"name": "g", "namespace": "shop"},
                 "spec": {"podGroupTemplateRef": reference, "schedulingPolicy": {"basic": {}}}});

@@ -1,4 +1,4 @@
-//! The status of a Job.
+//! The status of a Job, as it is read and written.
 
 use common::{
     conditions::{self, Condition, seconds},
@@ -8,55 +8,55 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Condition types, as the API has them.
+/// Condition types of the API.
 pub mod kinds {
-    /// The Job has finished: it succeeded.
+    /// The Job has finished successfully.
     pub const COMPLETE: &str = "Complete";
-    /// The Job has finished: it failed.
+    /// The Job has finished with a failure.
     pub const FAILED: &str = "Failed";
-    /// It is decided that the Job succeeds.
+    /// The Job will complete after its Pods are counted.
     pub const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
-    /// It is decided that the Job fails.
+    /// The Job will fail after its Pods are counted.
     pub const FAILURE_TARGET: &str = "FailureTarget";
-    /// The Job runs no Pods because the user said so.
+    /// The user has suspended the Job.
     pub const SUSPENDED: &str = "Suspended";
 }
 
-/// Uids of terminated Pods that the status names until their finalizer is removed, to count each once.
+/// UIDs of terminated Pods, listed until their finalizers are removed, so that each Pod is counted once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NamedPods {
-    /// Those that succeeded.
+    /// UIDs of succeeded Pods.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub succeeded: Vec<Uid>,
-    /// Those that failed.
+    /// UIDs of failed Pods.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub failed: Vec<Uid>,
 }
 
 impl NamedPods {
-    /// How many uids there are.
+    /// Returns the number of UIDs.
     pub fn len(&self) -> usize {
         self.succeeded.len() + self.failed.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no UIDs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The status of a Job, in the API's terms. As it is written, everything that the API leaves out is null.
+/// The status of a Job with the API's fields. Fields that the API omits are written as null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// Conditions, in the order in which they were first set.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub conditions: Vec<Condition>,
-    /// When the Job was started, or resumed.
+    /// The time at which the Job was started or resumed.
     #[serde(with = "seconds")]
     pub start_time: Option<Timestamp>,
-    /// When the Job was complete.
+    /// The time at which the Job completed; `None` for a failed Job.
     #[serde(with = "seconds")]
     pub completion_time: Option<Timestamp>,
     /// Pods that are neither finished nor terminating.
@@ -66,41 +66,41 @@ pub struct Status {
     pub ready: Option<i32>,
     /// Pods that are terminating and not finished.
     pub terminating: Option<i32>,
-    /// Pods that succeeded; of an Indexed Job: indexes.
+    /// Succeeded Pods; for an Indexed Job, succeeded indexes.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub succeeded: i32,
-    /// Pods that failed.
+    /// Failed Pods.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub failed: i32,
-    /// The indexes that succeeded.
+    /// Succeeded indexes, as text.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub completed_indexes: Box<str>,
-    /// The indexes that failed for good.
+    /// Permanently failed indexes, as text.
     pub failed_indexes: Option<Box<str>>,
-    /// Pods that are being counted.
+    /// Terminated Pods that are being counted.
     #[serde(rename = "uncountedTerminatedPods", deserialize_with = "null_as_default")]
     pub named: NamedPods,
 }
 
 impl Status {
-    /// Whether the condition of that type is there and `True`.
+    /// Whether the condition with this type is `True`.
     pub fn has(&self, kind: &str) -> bool {
         conditions::is_true(&self.conditions, kind)
     }
 
-    /// Whether the Job has finished.
+    /// Whether the Job has completed or failed.
     pub fn is_finished(&self) -> bool {
         self.finished().is_some()
     }
 
-    /// The condition that says that the Job has finished: the first in the list.
+    /// Returns the condition `Complete` or `Failed` that is `True`, the first one in the list.
     pub fn finished(&self) -> Option<&Condition> {
         let terminal = |c: &&Condition| c.is_true() && (c.kind == kinds::COMPLETE || c.kind == kinds::FAILED);
         self.conditions.iter().find(terminal)
     }
 }
 
-/// Writes what the API leaves out as null, so that a merge patch removes it.
+/// Serializes default values as null, so that a merge patch removes the field.
 fn null_if_default<T: Default + PartialEq + Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     if *value == T::default() { to.serialize_none() } else { value.serialize(to) }
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_written_as_null() {
+    fn absent_fields_are_written_as_null() {
         let written = serde_json::to_value(Status { ready: Some(0), ..Status::default() }).unwrap();
         assert_eq!(written["ready"], 0);
         assert_eq!(written["uncountedTerminatedPods"], json!({"succeeded": null, "failed": null}));

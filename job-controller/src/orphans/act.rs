@@ -1,4 +1,4 @@
-//! Carrying a plan out: patches of Pods.
+//! Sends the patches of a plan.
 
 use std::convert::Infallible;
 
@@ -7,10 +7,10 @@ use common::io::{self, Class, Failed, Pace, Requeue};
 use super::plan::Plan;
 use crate::{jobs::snapshot::PodRef, untrack::untrack};
 
-/// A sync changes no memory.
+/// No note exists, because a sync changes no memory.
 pub(super) type Note = Infallible;
 
-/// Takes the finalizer off every Pod. Every one is tried before the first failure is reported.
+/// Removes the finalizer from every Pod. All Pods are tried before the first failure is returned.
 pub(super) async fn act(plan: &Plan, io: io::Io<'_, Note>) -> Result<Requeue, Failed> {
     let send = |pod: &PodRef| io.send(untrack(pod, "no Job counts it any more", io));
     let untracked = io.all(Pace::AtOnce, &plan.pods, send).await;

@@ -1,4 +1,4 @@
-//! Whether a Pod is an orphan, and what becomes of it.
+//! Decides which Pods are orphans.
 
 use super::{
     plan::Plan,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::objects::JOBS;
 
-/// Takes the finalizer off every orphan.
+/// Selects the orphans among the candidates.
 pub(super) fn decide(snapshot: &Snapshot) -> Plan {
     let orphans = snapshot.pods.iter().filter(|candidate| is_orphan(candidate));
     Plan { pods: orphans.map(|candidate| candidate.pod.clone()).collect() }

@@ -1,4 +1,4 @@
-//! The keys of the queue of orphans.
+//! Keys of the queue of orphans.
 
 use std::{fmt, sync::Arc};
 
@@ -11,20 +11,20 @@ use common::{
 /// One Pod, or all Pods of one Job, that may be orphans.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Orphan {
-    /// The Pod of this name.
+    /// The Pod with this name.
     Pod {
-        /// Its namespace.
+        /// `metadata.namespace` of the Pod.
         namespace: Text,
-        /// Its name.
+        /// `metadata.name` of the Pod.
         name: Arc<str>,
     },
-    /// The Pods that the Job with this uid controls, or controlled.
+    /// The Pods that the Job with this UID controls.
     Job {
-        /// Its namespace.
+        /// `metadata.namespace` of the Job.
         namespace: Text,
-        /// Its name.
+        /// `metadata.name` of the Job.
         name: Text,
-        /// Its uid.
+        /// `metadata.uid` of the Job.
         uid: Uid,
     },
 }

@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads of the caches of the loop of Jobs.
+//! Reads the caches of the loop of Jobs into a snapshot.
 
 use common::{
     controller::Observed,
@@ -19,7 +19,7 @@ impl OrphanController {
         let pods: Vec<PodRef> = match key {
             Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
             Orphan::Job { namespace, uid, .. } => {
-                // Finalizers that were removed just now are not removed again.
+                // The cache may not show finalizers that were removed just now; they are not removed again.
                 if let Some(behind) = self.0.behind(namespace, uid) {
                     return Observed::behind(behind);
                 }
@@ -43,8 +43,8 @@ impl OrphanController {
         Observed::Ready(Snapshot { pods: pods.into_iter().map(candidate).collect(), ended_job })
     }
 
-    /// Whether there is a Job with this uid whose Pods are counted, by this controller or by the one that manages the Job. A Job that cannot
-    /// be read may be one.
+    /// Whether this controller, or the manager of the Job, counts the Pods of the Job with this UID. An unreadable Job may count
+    /// them.
     fn counts(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
         let jobs = self.0.jobs.store();
         match jobs.get(namespace, name) {

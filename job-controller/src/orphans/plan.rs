@@ -1,13 +1,13 @@
-//! What one sync does.
+//! The plan of one sync.
 
 use common::controller::Explain;
 
 use crate::jobs::snapshot::PodRef;
 
-/// Takes the finalizer off Pods.
+/// The Pods that lose their finalizer.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The Pods.
+    /// Orphans with the finalizer.
     pub(crate) pods: Vec<PodRef>,
 }
 

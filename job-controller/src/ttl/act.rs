@@ -1,4 +1,4 @@
-//! Carrying a plan out: a live read, then the deletion.
+//! Sends the requests of a plan: a live read, then the deletion.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::objects::{JOBS, Job};
 /// A change of memory or metrics.
 #[derive(Debug)]
 pub enum Note {
-    /// The Job finished in the future.
+    /// The finish time of the Job is in the future.
     Ahead,
-    /// The Job was removed this long after its time to live had ended, and had finished at this time.
+    /// The Job was deleted: the time since the end of its time to live, and its finish time.
     Removed(Duration, Option<Timestamp>),
 }
 
@@ -31,7 +31,7 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Carries a plan out.
+/// Sends the requests of a plan.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let job = &*snapshot.job;
     match plan {
@@ -43,18 +43,18 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     Ok(Requeue::AsPlanned)
 }
 
-/// Reads a Job live and removes it.
+/// Reads a Job from the server and deletes it.
 ///
-/// The cache may be old: the time to live of the Job may have been changed, or the Job may be another one of that name.
+/// The cache may be stale: the time to live may have changed, or there may be a new Job with the same name.
 async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, Failed> {
     let Meta { namespace, name, .. } = &job.metadata;
-    let read = Request::get(JOBS, namespace, name).because("its time may have been changed");
+    let read = Request::get(JOBS, namespace, name).because("its time to live may have changed");
     let live = match io.send_and_read::<Job>(read).await {
         Ok(live) => live,
         Err(refusal) if refusal.class == Class::Gone => return Ok(Requeue::AsPlanned),
         Err(refusal) => return Err(Failed::request("reading the finished Job", &refusal)),
     };
-    // A forecast expects the Job to be as in the cache.
+    // In a forecast, the Job is expected to be as in the cache.
     let live = live.as_ref().unwrap_or(job);
     let instead = match decide(live, io.now()) {
         Plan::Remove { late } => return delete(live, late, io).await,
@@ -62,14 +62,14 @@ async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, Failed> {
         Plan::Wait { left, .. } => Ok(Requeue::After(left)),
         Plan::Nothing => Ok(Requeue::AsPlanned),
     };
-    io.deviate("the Job is another one, or its time to live was changed");
+    io.deviate("the Job was recreated, or its time to live has changed");
     instead
 }
 
 async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Result<Requeue, Failed> {
-    // A time to live that is raised in between changes the version.
+    // A change of the time to live in between changes the version, so that the precondition fails.
     let delete = Request { verb: Verb::Delete(Some("Foreground"), None), ..Request::delete(JOBS, &live.metadata) };
-    let removed = io.send(delete.doing("remove").because("its time is over")).await;
+    let removed = io.send(delete.doing("remove").because("its time to live has ended")).await;
     removed.map_err(|refusal| Failed::request("removing the finished Job", &refusal))?;
     io.note(Note::Removed(late, finish_time(live)));
     Ok(Requeue::AsPlanned)

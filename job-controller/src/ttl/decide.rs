@@ -1,4 +1,4 @@
-//! When a finished Job is removed.
+//! Decides when a finished Job is deleted.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use jiff::{SignedDuration, Timestamp};
 use super::plan::Plan;
 use crate::objects::Job;
 
-/// Whether and when a Job is removed.
+/// Whether and when a Job is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is not removed: it is not finished, it is terminating already, or it has no time to live.
+    /// The Job is not deleted: it has not finished, is already terminating, or has no time to live.
     Stays,
-    /// It has finished, and its status does not tell when.
+    /// The Job has finished, and its status does not contain the time.
     Unknown,
-    /// It is removed at this time.
+    /// The Job is deleted at this time.
     Expires(Timestamp),
 }
 
-/// Decides whether and when a Job is removed.
+/// Decides whether and when a Job is deleted.
 pub fn fate(job: &Job) -> Fate {
     let Some(ttl) = job.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting()) else { return Fate::Stays };
     if !job.is_finished() {
@@ -28,12 +28,12 @@ pub fn fate(job: &Job) -> Fate {
     Fate::Expires(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
 }
 
-/// When the Job finished, as its status tells it.
+/// Returns the finish time in the status.
 pub(super) fn finish_time(job: &Job) -> Option<Timestamp> {
     job.status.finished()?.last_transition_time
 }
 
-/// Decides what one sync does about a Job at `now`.
+/// Decides the plan for a Job at `now`.
 pub fn decide(job: &Job, now: Timestamp) -> Plan {
     match fate(job) {
         Fate::Stays => Plan::Nothing,
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_removed_when_its_time_is_over_and_not_before() {
+    fn a_job_is_deleted_after_its_time_to_live_and_not_before() {
         for (finish, ttl, now, plan) in [
             (0, 100, at(40), Plan::Wait { left: Duration::from_secs(60), is_ahead: false }),
             (0, 100, at(100), Plan::Remove { late: Duration::ZERO }),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn only_finished_jobs_with_a_time_that_are_not_going_are_removed() {
+    fn only_finished_jobs_with_a_time_to_live_are_deleted() {
         let done = json!([finished("Failed", 0)]);
         assert_eq!(fate(&with(json!(null), done.clone())), Fate::Stays);
         assert_eq!(fate(&with(json!(5), json!([]))), Fate::Stays);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_condition_that_says_so_counts() {
+    fn the_first_end_condition_counts() {
         let both = json!([finished("Complete", 7), finished("Failed", 3)]);
         assert_eq!(fate(&with(json!(0), both)), Fate::Expires(at(7)));
         let timeless = json!([{"type": "Complete", "status": "True"}]);

@@ -1,4 +1,4 @@
-//! What one sync does.
+//! The plan of one sync.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use common::controller::Explain;
 
 use crate::jobs::plan::seconds;
 
-/// What one sync does about a finished Job.
+/// The decision about one Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Nothing.
+    /// The Job is not deleted.
     Nothing,
-    /// Nothing, with an error: the status does not tell when the Job finished.
+    /// The sync fails, because the status does not contain the finish time.
     Unknown,
-    /// Nothing yet: this is the rest of the time to live.
+    /// The time to live has not ended yet.
     Wait {
-        /// How long that is.
+        /// The remaining time.
         left: Duration,
-        /// Whether the Job has finished in the future by the clock of the controller that wrote its status.
+        /// Whether the finish time is in the future, because the clock of its writer is ahead.
         is_ahead: bool,
     },
-    /// Removes the Job, if it is still to be removed by what the API server has.
+    /// Deletes the Job, if the object on the API server confirms the decision.
     Remove {
-        /// How long ago the time to live ended.
+        /// The time since the end of the time to live.
         late: Duration,
     },
 }
@@ -36,7 +36,7 @@ impl Explain for Plan {
     fn waiting(&self) -> Vec<String> {
         match self {
             Self::Nothing | Self::Remove { .. } => Vec::new(),
-            Self::Unknown => vec!["it is not known when the Job finished".to_owned()],
+            Self::Unknown => vec!["the status does not contain the finish time".to_owned()],
             Self::Wait { left, .. } => {
                 vec![format!("it is removed in {}", seconds(*left))]
             }

@@ -1,4 +1,4 @@
-//! Everything one sync may look at.
+//! The input of one sync.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use jiff::Timestamp;
 
 use crate::objects::Job;
 
-/// A Job and the time.
+/// A Job and the current time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The Job.
+    /// The cached Job.
     pub job: Arc<Job>,
-    /// The time.
+    /// The time at which the sync started.
     pub now: Timestamp,
 }

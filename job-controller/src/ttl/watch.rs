@@ -1,4 +1,4 @@
-//! The Jobs that an event enqueues.
+//! Handlers that enqueue Jobs with a time to live.
 
 use common::{
     controller::priority,
@@ -10,7 +10,7 @@ use common::{
 use super::decide::{Fate, fate};
 use crate::objects::Job;
 
-/// Enqueues a Job that is to be removed at some time.
+/// Enqueues a finished Job with a time to live.
 pub(super) fn on_job(queue: &Queue<Key>, event: &Event<Job>, origin: Origin) {
     if let Event::Added(job) | Event::Updated { new: job, .. } = event
         && fate(job) != Fate::Stays

@@ -1,4 +1,4 @@
-//! Objects that lie, clocks that disagree, objects that only a buggy server would send.
+//! Invalid objects, wrong clocks, and objects that only a buggy server would send.
 
 use std::sync::{
     Arc,
@@ -19,10 +19,10 @@ use crate::{
     world::{FINALIZER, INDEX, ME, NS, Setup, World, finalizers, job, job_with, name, refusal},
 };
 
-/// What a server says of a Job instead of what it has; whether there was anything to say otherwise.
+/// Changes a Job in an answer of the server. Returns whether there was anything to change.
 type Lie = fn(&mut Value) -> bool;
 
-/// Puts a value in the place of another one.
+/// Replaces a value, if it is the expected one.
 fn instead(job: &mut Value, section: &str, field: &str, is: &Value, said: Value) -> bool {
     let known = job[section].get_mut(field).filter(|known| **known == *is);
     known.is_some_and(|known| {
@@ -31,16 +31,16 @@ fn instead(job: &mut Value, section: &str, field: &str, is: &Value, said: Value)
     })
 }
 
-/// Leaves a field out.
+/// Removes a field.
 fn without(job: &mut Value, section: &str, field: &str) -> bool {
     job[section].as_object_mut().is_some_and(|section| section.remove(field).is_some())
 }
 
-/// Lies about the Job `bad`, wherever it stands in an answer.
+/// Changes the Job `bad` wherever it occurs in an answer.
 fn lie(value: &mut Value, lies: &[(Lie, AtomicUsize)]) {
     if value["metadata"]["name"] == "bad" && value["spec"]["template"].is_object() {
-        for (lie, told) in lies {
-            told.fetch_add(usize::from(lie(value)), Ordering::Relaxed);
+        for (lie, times) in lies {
+            times.fetch_add(usize::from(lie(value)), Ordering::Relaxed);
         }
         return;
     }
@@ -51,7 +51,7 @@ fn lie(value: &mut Value, lies: &[(Lie, AtomicUsize)]) {
     }
 }
 
-/// The lies a server tells, each with how often it was told.
+/// The changes that a server makes, each with the number of times.
 type Lies = Arc<[(Lie, AtomicUsize)]>;
 
 fn lies(all: &[Lie]) -> Lies {
@@ -59,10 +59,10 @@ fn lies(all: &[Lie]) -> Lies {
 }
 
 fn all_told(lies: &Lies) -> bool {
-    lies.iter().all(|(_, told)| told.load(Ordering::Relaxed) > 0)
+    lies.iter().all(|(_, times)| times.load(Ordering::Relaxed) > 0)
 }
 
-/// A client whose server writes something else than what it has.
+/// A client of a server that changes objects in its answers.
 fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
     let (inner, lies) = (sandbox.service(ME), Arc::clone(lies));
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -75,7 +75,7 @@ fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
                 body.map_frame(move |frame| {
                     frame.map_data(|data| {
                         let mut out = Vec::with_capacity(data.len());
-                        // One value, or one a line.
+                        // One value, or one value per line.
                         for value in serde_json::Deserializer::from_slice(&data).into_iter::<Value>() {
                             let mut value = value.unwrap();
                             lie(&mut value, &lies);
@@ -94,7 +94,7 @@ fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
 
 async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
-    // What the server sends is changed as text.
+    // The answers must be JSON, because they are changed as text.
     let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
     sandbox.create(bad).await.unwrap();
@@ -103,14 +103,14 @@ async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
     let loops = Loops::start(&lying(&sandbox, &lies), &clock, Settings::new(), job_controller::LOOPS);
     clock.sleep(std::time::Duration::from_mins(1)).await;
     assert!(all_told(&lies), "{lies:?}");
-    let told = loops.explain(Some("shop/bad"))[0].clone();
+    let shown = loops.explain(Some("shop/bad"))[0].clone();
     let pods = sandbox.list("pods", Some(NS)).await.unwrap();
     let of = |job: &str| pods.iter().filter(|p| name(p).starts_with(job)).cloned().collect();
-    (told, of("bad"), of("good"))
+    (shown, of("bad"), of("good"))
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_absurd_job_backs_off_alone() {
+async fn an_invalid_job_backs_off_without_affecting_others() {
     let negative: Lie = |job| instead(job, "spec", "parallelism", &json!(77), json!(-77));
     let text: Lie = |job| instead(job, "spec", "parallelism", &json!(77), json!("many"));
     let limit: Lie = |job| instead(job, "spec", "backoffLimit", &json!(55), json!(-1));
@@ -119,16 +119,16 @@ async fn an_absurd_job_backs_off_alone() {
     {
         let bad =
             job_with("bad", &[], json!({"parallelism": 77, "backoffLimit": 55, "podReplacementPolicy": "Failed"}));
-        let (told, bad, good) = told(&[lie], bad).await;
-        assert_eq!((told["state"].as_str(), bad.len(), good.len()), (Some("failing"), 0, 2), "{error}: {told}");
-        assert!(told["waiting"][0].as_str().unwrap().contains(error), "{error}: {told}");
-        let failures = told["lastError"]["failures"].as_u64().unwrap();
-        assert!((5..=7).contains(&failures), "{told}");
+        let (shown, bad, good) = told(&[lie], bad).await;
+        assert_eq!((shown["state"].as_str(), bad.len(), good.len()), (Some("failing"), 0, 2), "{error}: {shown}");
+        assert!(shown["waiting"][0].as_str().unwrap().contains(error), "{error}: {shown}");
+        let failures = shown["lastError"]["failures"].as_u64().unwrap();
+        assert!((5..=7).contains(&failures), "{shown}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_an_older_server_runs_with_the_defaults_of_today() {
+async fn a_job_of_an_older_server_runs_with_current_defaults() {
     let old: [Lie; 5] = [
         |job| without(job, "spec", "completionMode"),
         |job| without(job, "spec", "suspend"),
@@ -136,12 +136,12 @@ async fn a_job_of_an_older_server_runs_with_the_defaults_of_today() {
         |job| without(job, "spec", "backoffLimit"),
         |job| without(job, "status", "uncountedTerminatedPods"),
     ];
-    let (told, bad, good) = told(&old, job("bad", &[])).await;
-    assert_eq!((told["state"].as_str(), bad.len(), good.len()), (Some("settled"), 1, 2), "{told}");
+    let (shown, bad, good) = told(&old, job("bad", &[])).await;
+    assert_eq!((shown["state"].as_str(), bad.len(), good.len()), (Some("settled"), 1, 2), "{shown}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_a_newer_version_is_left_alone_and_says_so() {
+async fn a_job_with_an_unknown_completion_mode_is_left_alone_and_reported() {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
     let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_job_of_a_newer_version_is_left_alone_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_whose_index_lies_count_for_nothing() {
+async fn pods_with_an_invalid_index_are_not_counted() {
     for lie in ["7", "-1", "one", ""] {
         for phase in ["Succeeded", "Failed", "Running"] {
             let world = World::new().await;
@@ -188,14 +188,14 @@ async fn pods_whose_index_lies_count_for_nothing() {
     }
 }
 
-/// Makes a Pod fail, at a time its node has wrong.
+/// Makes a Pod fail, with a finish time from a wrong clock.
 async fn fail(world: &World, pod: &str, at: jiff::Timestamp) {
     let terminated = json!({"exitCode": 1, "finishedAt": at.to_string()});
     let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
     world.report(pod, json!({"phase": "Failed", "containerStatuses": statuses})).await;
 }
 
-/// Jobs whose failures delay all of it, or their index.
+/// Two Jobs in which a failure delays the whole Job, or the index.
 fn delaying() -> [Value; 2] {
     let indexed = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3});
     [job_with("sum", &[], json!({"backoffLimit": 6})), job_with("sum", &[], indexed)]
@@ -215,13 +215,13 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
             world.poke("sum").await;
             world.wait(6).await;
             assert!(world.written().is_empty() && world.active().await.is_empty(), "{ahead}: it waits");
-            let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
-            assert!(told.contains("1 Pods are missing, the next is created in "), "{told}");
+            let shown = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
+            assert!(shown.contains("1 Pods are missing, the next is created in "), "{shown}");
             world.wait(5).await;
             assert_eq!(world.status("sum").await["active"], 1, "{ahead}");
             world.wait(2).await;
             assert_eq!(world.status("sum").await["failed"], 1, "{ahead}");
-            // Whoever comes next has not seen it end, and waits no longer either.
+            // The next process has not seen the end of the Pod, and must not wait longer either.
             let second = world.active().await.into_iter().next().unwrap();
             fail(&world, &second, world.clock.now() + SignedDuration::from_secs(ahead)).await;
             world.wait(2).await;
@@ -234,7 +234,7 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_ended_before_its_job_began_is_counted_and_delays_nothing() {
+async fn a_pod_that_finished_before_its_job_started_is_counted_and_delays_nothing() {
     for job in delaying() {
         let world = World::new().await;
         world.apply(job).await;
@@ -264,7 +264,7 @@ async fn a_clock_set_back_does_not_keep_a_job_from_completing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_goes_away_gets_no_pods_and_no_complaints() {
+async fn a_terminating_namespace_gets_no_pods_and_no_events() {
     let filter = Arc::new(|request: &Request<Bytes>| {
         let creates = request.method() == http::Method::POST && request.uri().path().ends_with("/pods");
         creates.then(|| {
@@ -281,7 +281,7 @@ async fn a_namespace_that_goes_away_gets_no_pods_and_no_complaints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_may_not_be_removed_stays_named() {
+async fn a_pod_whose_finalizer_cannot_be_removed_stays_listed() {
     let filter = Arc::new(|request: &Request<Bytes>| {
         let patches = request.method() == http::Method::PATCH && request.uri().path().contains("/pods/");
         patches.then(|| {
@@ -302,7 +302,7 @@ async fn a_finalizer_that_may_not_be_removed_stays_named() {
         (None, 1)
     );
     assert_eq!(finalizers(&world.pods().await[0]), [FINALIZER]);
-    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0].clone();
-    assert!(told["lastError"]["error"].as_str().unwrap().contains("pod updates may not change fields"), "{told}");
+    let shown = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0].clone();
+    assert!(shown["lastError"]["error"].as_str().unwrap().contains("pod updates may not change fields"), "{shown}");
     oracle::check(&world);
 }

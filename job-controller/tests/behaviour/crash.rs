@@ -1,4 +1,4 @@
-//! Crashes, lost answers, stale caches, refusals: nothing is lost, nothing counts twice.
+//! Crashes, lost answers, stale caches and refusals: no Pod is lost, and no Pod counts twice.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     world::{FINALIZER, INDEX, JOBS, ME, NS, Setup, World, finalizers, job_with, name},
 };
 
-/// What a Job of each sort comes to, whatever happens on the way.
+/// Jobs of each kind, with the final counts that they must reach in spite of faults.
 fn sorts() -> Vec<(&'static str, Value, Value)> {
     let ok = &[("exit", "0"), ("after", "1")];
     let mixed = &[("exit", "0"), ("after", "1"), ("exit-index-1", "3")];
@@ -53,14 +53,14 @@ fn sorts() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// The counts of a finished Job.
+/// Returns the counts of a finished Job.
 fn counts(job: &Value) -> Value {
     let fields = ["succeeded", "failed", "completedIndexes", "failedIndexes"];
     let status = &job["status"];
     fields.iter().filter(|f| !status[**f].is_null()).map(|f| ((*f).to_owned(), status[*f].clone())).collect()
 }
 
-/// The counts of a Job all of whose Pods have failed.
+/// Returns the counts of a Job whose Pods have all failed.
 fn everybody_failed(world: &World) -> Value {
     let writes = world.sandbox.writes().all();
     let pods = writes.iter().filter(|w| w.resource == "pods" && w.change == Change::Added).count();
@@ -72,10 +72,10 @@ async fn finishes(world: &World, what: &str, want: &Value) {
         let job = world.get(JOBS, "sum").await;
         let list = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
         if list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed") {
-            // Whoever ran when time was over has failed, however many there were by then.
+            // All Pods that ran at the deadline have failed, however many there were by then.
             let want = if want.is_null() { everybody_failed(world) } else { want.clone() };
             assert_eq!(counts(&job), want, "{what}");
-            // Whoever brought it to its end, it is the same one.
+            // The end is the same in each condition, no matter which process wrote it.
             for (field, reason) in [
                 ("activeDeadlineSeconds", "DeadlineExceeded"),
                 ("podFailurePolicy", "PodFailurePolicy"),
@@ -98,14 +98,14 @@ async fn finishes(world: &World, what: &str, want: &Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_after_any_write_changes_nothing() {
+async fn a_crash_after_any_write_does_not_change_the_outcome() {
     for (sort, job, want) in sorts() {
         for (fault, answered) in [(Action::CutAfter, false), (Action::CutBefore, false), (Action::InternalError, true)]
         {
             for at in 0..40 {
                 let mut world = World::new().await;
                 for verb in ["create", "patch", "delete"] {
-                    // One request of each sort, the same for all: the process does not survive it.
+                    // One request of each kind fails at the same position, and the process crashes with it.
                     for resource in ["pods", "jobs/status"] {
                         let rule = Rule::new(fault.clone()).identity(ME).verb(verb).resource(resource);
                         world.sandbox.faults().add(rule.skip(at).times(1));
@@ -134,7 +134,7 @@ async fn a_crash_after_any_write_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_lags_changes_nothing() {
+async fn a_lagging_cache_does_not_change_the_outcome() {
     for gate in [true, false] {
         for (sort, job, want) in sorts() {
             for resource in ["pods", "jobs"] {
@@ -149,9 +149,9 @@ async fn a_cache_that_lags_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_counted_as_failed_completes_no_index_however_late_its_success_is_heard_of() {
+async fn a_pod_counted_as_failed_completes_no_index_even_with_a_late_success() {
     for gate in ["StaleControllerConsistencyJob", "AtomicFIFO", "SidecarContainers"] {
-        // The last is locked: nothing is switched off.
+        // The last gate is locked, so that it cannot be switched off.
         let settings = Settings::new().with_gate(gate, gate == "SidecarContainers");
         let world = World::with(Setup { settings, ..Setup::default() }).await;
         let script = [("exit-on-term", "0"), ("terminate-after", "2")];
@@ -170,7 +170,7 @@ async fn a_pod_that_was_counted_as_failed_completes_no_index_however_late_its_su
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_go_are_all_counted_though_one_status_cannot_name_them() {
+async fn all_terminating_pods_are_counted_though_one_status_cannot_list_them() {
     let settings = Settings::new().with_tune("job-max-uncounted-pods", TuneValue::Count(3));
     let world = World::with(Setup { settings, ..Setup::default() }).await;
     let spec = json!({"parallelism": 9, "completions": 9, "completionMode": "Indexed", "backoffLimit": 9,
@@ -189,7 +189,7 @@ async fn pods_that_go_are_all_counted_though_one_status_cannot_name_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_break_change_nothing() {
+async fn broken_watches_do_not_change_the_outcome() {
     let mut hits = 0;
     for (sort, job, want) in sorts() {
         for fault in [Action::CloseWatch, Action::CutWatch, Action::ExpireWatch, Action::HalfLine, Action::Garbage] {
@@ -204,7 +204,7 @@ async fn watches_that_break_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_while_a_job_is_suspended_and_resumed_changes_nothing() {
+async fn a_crash_while_a_job_is_suspended_and_resumed_does_not_change_the_outcome() {
     let spec = json!({"completions": 5, "parallelism": 2});
     for fault in [Action::CutAfter, Action::CutBefore] {
         for at in 0..20 {
@@ -244,7 +244,7 @@ async fn a_crash_while_a_job_is_suspended_and_resumed_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_often_refuses_changes_nothing() {
+async fn frequent_refusals_do_not_change_the_outcome() {
     for (sort, job, want) in sorts() {
         for fault in [Action::Conflict, Action::InternalError, Action::Unavailable, Action::CutAfter, Action::Timeout] {
             let world = World::new().await;
@@ -265,7 +265,7 @@ async fn a_server_that_often_refuses_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_to_a_create_makes_no_pod_too_many() {
+async fn a_create_with_a_lost_answer_makes_no_extra_pod() {
     let world = World::new().await;
     world
         .sandbox
@@ -301,7 +301,7 @@ async fn a_finalizer_that_cannot_be_removed_delays_only_its_own_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_somebody_else_removed_counts_if_it_was_named() {
+async fn a_listed_pod_counts_even_if_another_writer_removed_its_finalizer() {
     let world = World::new().await;
     world.apply(job_with("sum", &[("after", "1"), ("exit", "0")], json!({"completions": 2, "parallelism": 1}))).await;
     world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("patch").resource("pods"));
@@ -315,7 +315,7 @@ async fn a_finalizer_that_somebody_else_removed_counts_if_it_was_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_removed_before_the_pod_was_named_leaves_nothing_to_count() {
+async fn a_pod_without_finalizer_does_not_count_unless_it_was_listed() {
     let mut world = World::new().await;
     world.apply(job_with("sum", &[("after", "5"), ("exit", "0")], json!({"completions": 1}))).await;
     world.wait(2).await;
@@ -329,7 +329,7 @@ async fn a_finalizer_removed_before_the_pod_was_named_leaves_nothing_to_count() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_deletes_no_pod_and_creates_none_too_many() {
+async fn a_restart_neither_deletes_nor_creates_pods() {
     let mut world = World::new().await;
     world.apply(job_with("sum", &[], json!({"completions": 5, "parallelism": 5}))).await;
     world.settle().await;
@@ -342,10 +342,10 @@ async fn a_restart_deletes_no_pod_and_creates_none_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_does_not_forget_how_often_pods_failed() {
+async fn a_restart_keeps_the_back_off() {
     let mut world = World::new().await;
     world.apply(job_with("bad", &[("exit", "1")], json!({"backoffLimit": 6}))).await;
-    // Failures at about 0 s, 10 s, 31 s: the next one is due 40 s after that.
+    // Failures at about 0 s, 10 s and 31 s; the next Pod is due 40 s after the last failure.
     world.wait(45).await;
     assert_eq!(world.asked("create", "pods"), 3);
     world.crash();

@@ -1,4 +1,4 @@
-//! A Job that wants more Pods than any cluster holds, beside ordinary ones.
+//! A Job that wants more Pods than any cluster holds, next to ordinary Jobs.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::world::{JOBS, ME, Setup, World, job_with, name};
 
 const ORDINARY: usize = 100;
 
-/// How long a hundred Jobs take until each of them has its two Pods.
+/// Returns the time until each of a hundred Jobs has its two Pods.
 async fn time_needed(greedy: bool) -> Duration {
     let settings = Settings::new().with_tune("job-max-pods-per-sync", TuneValue::Count(100));
     let world = World::with(Setup { settings, ..Setup::default() }).await;
-    // Requests take a while: workers are what there is not enough of.
+    // Slow requests make workers the scarce resource.
     world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).identity(ME));
     if greedy {
         world.apply(job_with("greedy", &[], json!({"completions": i32::MAX, "parallelism": i32::MAX}))).await;
@@ -36,12 +36,12 @@ async fn time_needed(greedy: bool) -> Duration {
             return took;
         }
     }
-    panic!("the ordinary ones do not get there");
+    panic!("the ordinary Jobs do not get their Pods");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_two_thousand_million_pods_costs_others_nothing() {
+async fn a_job_with_two_billion_pods_does_not_delay_others() {
     let (alone, beside) = (time_needed(false).await, time_needed(true).await);
-    // One of five workers is busy with it, and with nothing else of it.
+    // One of five workers is busy with the large Job, and the others are not affected.
     assert!(beside <= alone * 3 / 2 + Duration::from_millis(500), "{alone:?} alone, {beside:?} beside it");
 }

@@ -1,4 +1,4 @@
-//! What the end of a Job waits for, and deletions of Jobs.
+//! Tests of when a Job ends, and of deleted Jobs.
 
 use std::sync::{
     Arc,
@@ -43,7 +43,7 @@ async fn relabel(world: &World, pod: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_whose_labels_changed_lose_the_finalizer_of_a_job_that_is_being_deleted() {
+async fn relabelled_pods_lose_the_finalizer_of_a_terminating_job() {
     for policy in ["Foreground", "Orphan"] {
         for (suspends, relabels_first) in [(false, true), (false, false), (true, false)] {
             let mut world = World::new().await;
@@ -51,7 +51,7 @@ async fn pods_whose_labels_changed_lose_the_finalizer_of_a_job_that_is_being_del
             let job = world.apply(job_with("sum", &slow, json!({"completions": 2, "parallelism": 2}))).await;
             world.settle().await;
             let pods: Vec<String> = world.active().await.into_iter().collect();
-            // Nobody may release the Pod before the Job is being deleted.
+            // The controller must not release the Pod before the Job is deleted.
             world.crash();
             if suspends {
                 world.change("sum", json!({"suspend": true})).await;
@@ -70,19 +70,19 @@ async fn pods_whose_labels_changed_lose_the_finalizer_of_a_job_that_is_being_del
             for pod in &pods {
                 let pod = world.get("pods", pod).await;
                 assert!(finalizers(&pod).is_empty(), "{case}: {}", name(&pod));
-                // The garbage collector still finds it.
+                // The garbage collector still finds the Pod.
                 assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"], "{case}");
             }
-            // One request for each Pod, and no more.
+            // Exactly one request for each Pod.
             let untracks = world.written().iter().filter(|write| write.resource == "pods").count();
-            assert_eq!(untracks, 2 + pods.len(), "{case}: two creates besides");
+            assert_eq!(untracks, 2 + pods.len(), "{case}: in addition to two creates");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_relabelled_while_its_job_is_being_deleted_loses_the_finalizer() {
-    // The finalizer of another program keeps the Job; its own Pods have lost the tracking finalizer long since.
+async fn a_pod_relabelled_while_its_job_is_terminating_loses_the_finalizer() {
+    // The finalizer of another program keeps the Job, after its own Pods have lost the tracking finalizer.
     let world = World::new().await;
     let sum = world.apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
     world.settle().await;
@@ -98,7 +98,7 @@ async fn a_pod_relabelled_while_its_job_is_being_deleted_loses_the_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_removal_of_a_finalizer_is_repeated() {
+async fn a_refused_removal_of_a_finalizer_is_retried() {
     let refused = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&refused);
     let filter: Filter = Arc::new(move |request| {
@@ -125,7 +125,7 @@ async fn a_refused_removal_of_a_finalizer_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_labels_changed_is_released_without_the_finalizer_as_long_as_its_job_lives() {
+async fn a_relabelled_pod_is_released_without_the_finalizer_unless_its_job_is_terminating() {
     for suspends in [false, true] {
         let mut world = World::new().await;
         world.apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
@@ -144,7 +144,7 @@ async fn a_pod_whose_labels_changed_is_released_without_the_finalizer_as_long_as
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_job_keeps_no_finalizer_on_a_pod_whose_labels_changed() {
+async fn a_finished_job_keeps_no_finalizer_on_a_relabelled_pod() {
     let mut world = World::new().await;
     world.apply(job("sum", &[("exit", "1")])).await;
     world.merge(JOBS, "sum", json!({"spec": {"backoffLimit": 0}})).await;
@@ -161,7 +161,7 @@ async fn a_finished_job_keeps_no_finalizer_on_a_pod_whose_labels_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_another_version_decided_is_told_in_its_words() {
+async fn an_end_decided_by_another_version_keeps_its_reason_and_message() {
     let mut world = World::new().await;
     world.crash();
     world.apply(job("sum", &[])).await;
@@ -176,7 +176,7 @@ async fn an_end_that_another_version_decided_is_told_in_its_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namesake_starts_at_once_and_counts_only_its_own() {
+async fn a_recreated_job_starts_at_once_and_counts_only_its_own_pods() {
     let world = World::new().await;
     world.apply(job_with("sum", &[("terminate-after", "20")], json!({"completions": 2, "parallelism": 2}))).await;
     world.settle().await;
@@ -184,7 +184,7 @@ async fn a_namesake_starts_at_once_and_counts_only_its_own() {
     world.remove("sum", "Background").await;
     world.apply(job_with("sum", &[("exit", "0"), ("after", "2")], json!({"completions": 2, "parallelism": 2}))).await;
     world.wait(1).await;
-    assert_eq!(world.active().await.len(), 4, "the Pods of the old one are another's");
+    assert_eq!(world.active().await.len(), 4, "the old Job's Pods do not count");
     world.settle().await;
     let status = world.status("sum").await;
     assert_eq!((&status["succeeded"], status.get("failed")), (&json!(2), None));
@@ -195,7 +195,7 @@ async fn a_namesake_starts_at_once_and_counts_only_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_job_is_not_touched_any_more() {
+async fn a_finished_job_is_not_written_any_more() {
     let world = World::new().await;
     world.apply(job("sum", &[("exit", "0")])).await;
     world.settle().await;
@@ -205,19 +205,19 @@ async fn a_finished_job_is_not_touched_any_more() {
         world.wait(5).await;
     }
     assert!(world.written().is_empty());
-    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
-    assert_eq!(told[0]["state"], "settled");
+    let explained = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
+    assert_eq!(explained[0]["state"], "settled");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_job_says_what_it_waits_for() {
+async fn the_explanation_shows_what_a_job_waits_for() {
     let world = World::new().await;
     world.apply(job_with("slow", &[("terminate-after", "25")], json!({"activeDeadlineSeconds": 5}))).await;
     world.apply(job("bad", &[("exit", "1")])).await;
     world.wait(10).await;
-    let told = |key: &str| world.loops.as_ref().unwrap().explain(Some(key))[0]["waiting"].clone();
-    assert_eq!(told("shop/slow"), json!(["Failed (DeadlineExceeded) as soon as 1 terminating Pods are gone"]));
+    let explained = |key: &str| world.loops.as_ref().unwrap().explain(Some(key))[0]["waiting"].clone();
+    assert_eq!(explained("shop/slow"), json!(["Failed (DeadlineExceeded) once 1 terminating Pods have finished"]));
     world.wait(5).await;
-    let why = told("shop/bad").to_string();
+    let why = explained("shop/bad").to_string();
     assert!(why.contains("1 Pods are missing, the next is created in "), "{why}");
 }

@@ -1,4 +1,4 @@
-//! Gangs: Indexed Jobs all of whose Pods run at once, with gate `WorkloadWithJob`.
+//! Gangs: Indexed Jobs whose Pods all run at once, with the gate `WorkloadWithJob`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn world() -> World {
     World::with(Setup { builder: Sandbox::builder().gate("GenericWorkload", true), settings, ..Setup::default() }).await
 }
 
-/// A Job whose three Pods run at once, for ever.
+/// Builds a Job whose three Pods run at once and never finish.
 fn gang(name: &str) -> Value {
     job_with(name, &[], json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}))
 }
@@ -25,7 +25,7 @@ async fn all(world: &World, resource: &str) -> Vec<Value> {
     world.sandbox.list(resource, Some(NS)).await.unwrap()
 }
 
-/// The groups that Pods name, none for those without.
+/// Returns the group of each Pod; null for a Pod without a group.
 async fn groups_of_pods(world: &World) -> Vec<Value> {
     world.pods().await.iter().map(|pod| pod["spec"]["schedulingGroup"]["podGroupName"].clone()).collect()
 }
@@ -53,13 +53,13 @@ async fn a_gang_gets_a_workload_a_group_and_pods_that_name_it() {
     let spec = &group["spec"];
     assert_eq!((&spec["podGroupTemplateRef"], &spec["schedulingPolicy"]), (&reference, &policy));
     assert_eq!(groups_of_pods(&world).await, vec![json!(name(group)); 3]);
-    let told = format!("Normal WorkloadCreated Created Workload {} for Job sum", name(workload));
-    assert!(world.events().await.contains(&told));
+    let expected = format!("Normal WorkloadCreated Created Workload {} for Job sum", name(workload));
+    assert!(world.events().await.contains(&expected));
     assert_eq!((world.asked("create", WORKLOADS), world.asked("create", GROUPS)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_jobs_and_other_gates_get_none() {
+async fn other_jobs_and_disabled_gates_get_no_group() {
     let on = world().await;
     on.apply(job_with("loose", &[], json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed"}))).await;
     let mut grouped = gang("grouped");
@@ -77,7 +77,7 @@ async fn other_jobs_and_other_gates_get_none() {
     off.settle().await;
     assert!(all(&off, WORKLOADS).await.is_empty());
     assert_eq!(groups_of_pods(&off).await, vec![Value::Null; 3]);
-    assert_eq!(off.asked("list", WORKLOADS) + off.asked("watch", WORKLOADS), 0, "nobody watches them");
+    assert_eq!(off.asked("list", WORKLOADS) + off.asked("watch", WORKLOADS), 0, "they are not watched");
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,7 @@ async fn a_suspended_gang_has_its_group_before_it_has_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_was_removed_is_made_again_and_a_restart_makes_nothing() {
+async fn a_deleted_group_is_created_again_and_a_restart_creates_nothing() {
     let mut world = world().await;
     world.apply(gang("sum")).await;
     world.settle().await;
@@ -118,7 +118,7 @@ async fn a_group_that_was_removed_is_made_again_and_a_restart_makes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_was_started_before_stays_as_it_is() {
+async fn a_job_started_before_the_gate_was_on_gets_no_group() {
     let builder = Sandbox::builder().gate("GenericWorkload", true);
     let mut world = World::with(Setup { builder, ..Setup::default() }).await;
     world.apply(gang("sum")).await;
@@ -138,7 +138,7 @@ async fn a_job_that_was_started_before_stays_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_of_somebody_else_is_respected() {
+async fn a_workload_of_another_writer_is_not_changed() {
     let world = world().await;
     let reference = json!({"apiGroup": "batch", "kind": "Job", "name": "sum"});
     let templates = json!([{"name": "t", "schedulingPolicy": {"basic": {}}}]);
@@ -153,11 +153,11 @@ async fn a_workload_of_somebody_else_is_respected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_predecessor_of_that_name_left_is_nobodys() {
+async fn leftovers_of_a_deleted_job_are_not_used() {
     let world = world().await;
     world.apply(gang("sum")).await;
     world.settle().await;
-    // Nobody collects here: the Workload and the group stay.
+    // No garbage collector runs here: the Workload and the group stay.
     world.remove("sum", "Background").await;
     world.apply(gang("sum")).await;
     world.settle().await;
@@ -169,7 +169,7 @@ async fn what_a_predecessor_of_that_name_left_is_nobodys() {
     assert_eq!(named.iter().filter(|group| **group == name(ours.unwrap())).count(), 3);
 }
 
-/// Whatever becomes of the requests that make them, there is one of each in the end, and every Pod names the group.
+/// Faults in the requests that create the objects leave one object of each kind, and every Pod names the group.
 #[tokio::test(start_paused = true)]
 async fn faults_leave_one_workload_and_one_group() {
     for fault in [Action::CutBefore, Action::CutAfter, Action::InternalError] {
@@ -199,10 +199,10 @@ async fn faults_leave_one_workload_and_one_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_taken_holds_the_job_up_and_says_so() {
+async fn a_taken_name_blocks_the_job_and_is_reported() {
     let world = world().await;
-    // The name depends on the uid: the Job is made, its Workload replaced by one that refers to nobody, and it is told to
-    // begin anew.
+    // The name depends on the UID. So the Job is created first, then a Workload with that name and without a reference, and then
+    // the Job is resumed.
     let mut job = gang("sum");
     job["spec"]["suspend"] = json!(true);
     let rule = Rule::new(Action::InternalError).identity(ME).verb("create").resource("workloads");
@@ -235,11 +235,11 @@ async fn a_name_that_is_taken_holds_the_job_up_and_says_so() {
     let took = world.clock.instant().saturating_duration_since(began);
     assert!(
         (Duration::from_millis(40)..Duration::from_millis(60)).contains(&took),
-        "five times, 10 ms apart: {took:?}"
+        "five attempts, 10 ms apart: {took:?}"
     );
     world.wait(1).await;
     assert_eq!(asked(), before + 5, "and no more in one sync");
-    // Nobody is in the way any more.
+    // The other Workload is deleted, so that the name is free.
     world.sandbox.delete(WORKLOADS, Some(NS), &taken).await.unwrap();
     world.wait(90).await;
     assert_eq!((all(&world, GROUPS).await.len(), world.pods().await.len()), (1, 3));

@@ -1,4 +1,4 @@
-//! From upstream's controller to ours, in mid-flight: every state that recorded Jobs went through is taken over.
+//! Hand-over from upstream's controller while Jobs run: every state of recorded Jobs is taken over.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -16,7 +16,7 @@ struct Line {
     object: Value,
 }
 
-/// What was recorded of one Job and its Pods.
+/// Returns the recorded states of one Job and its Pods.
 fn recorded(trace: &str, job: &str) -> Vec<Line> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../e2e/goldens/traces/{trace}.jsonl"));
     let text = std::fs::read_to_string(path).unwrap();
@@ -54,7 +54,7 @@ fn replace(value: &Value, with: &BTreeMap<String, String>) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The Job and its Pods after those lines.
+/// Returns the Job and its Pods after these lines.
 fn state(lines: &[Line]) -> (Value, BTreeMap<String, Value>) {
     let (mut job, mut pods) = (Value::Null, BTreeMap::new());
     for line in lines {
@@ -80,7 +80,7 @@ fn is_over(pod: &Value) -> bool {
     ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default())
 }
 
-/// Puts the state after those lines on the server.
+/// Creates the state after these lines on the server.
 async fn put(world: &World, lines: &[Line]) {
     let (job, pods) = state(lines);
     let mut fresh = job.clone();
@@ -97,7 +97,7 @@ async fn put(world: &World, lines: &[Line]) {
         let spec = &pod["spec"];
         let mut annotations = pod["metadata"]["annotations"].clone();
         if is_going(pod) {
-            // Long enough to be taken over while it goes.
+            // Long enough to be taken over while it is terminating.
             annotations["sim/terminate-after"] = json!("8");
         }
         let fresh = json!({"apiVersion": "v1", "kind": "Pod",
@@ -114,7 +114,7 @@ async fn put(world: &World, lines: &[Line]) {
     }
     let going: Vec<&String> = pods.iter().filter(|(_, pod)| is_going(pod)).map(|(name, _)| name).collect();
     if !going.is_empty() {
-        // One that no node runs is gone at once.
+        // The server deletes a Pod at once if no node runs it.
         world.clock.sleep(std::time::Duration::from_millis(500)).await;
     }
     for pod in going {
@@ -128,16 +128,16 @@ async fn put(world: &World, lines: &[Line]) {
     }
 }
 
-/// What a state comes to.
+/// The expected end of a recorded state.
 struct Expected {
     counts: Value,
-    /// How many Pods are left.
+    /// The number of remaining Pods.
     pods: usize,
-    /// How many Pods are deleted on the way.
+    /// The number of Pods deleted until then.
     deletes: usize,
 }
 
-/// What a state comes to where its users do nothing more: the recorded end, or no Pods while it is suspended.
+/// Returns the expected end without further user actions: the recorded end, or no Pods while the Job is suspended.
 fn expected(name: &str, lines: &[Line], end: &Value, left: usize) -> Expected {
     let (job, pods) = state(lines);
     if job["spec"]["suspend"] == true {
@@ -153,7 +153,7 @@ fn expected(name: &str, lines: &[Line], end: &Value, left: usize) -> Expected {
         let of = |pod: &&Value| pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == index;
         pods.values().find(of).map_or("", |pod| pod["status"]["phase"].as_str().unwrap())
     };
-    // The third index has failed, long ago, and the second still runs: the third runs once more, and fails again.
+    // The third index failed long ago, and the second still runs: the third index runs once more, and fails again.
     if name == "suc" && (phase("1"), phase("2")) == ("Running", "Failed") {
         expected.counts["failed"] = json!(2);
         expected.pods = 4;
@@ -174,7 +174,7 @@ async fn every_recorded_state_is_taken_over() {
         ("job-indexed", "ttl"),
     ] {
         let mut lines = recorded(trace, job);
-        // What follows the end is the garbage collector's.
+        // States after the end belong to the garbage collector.
         let is_over = |line: &Line| {
             let list = line.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
             line.kind == "jobs" && list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed")
@@ -186,7 +186,7 @@ async fn every_recorded_state_is_taken_over() {
             let what = format!("{trace} {job}, {upto} of {} states", lines.len());
             let mut world = World::new().await;
             world.crash();
-            // Later than all of it was recorded.
+            // Later than the whole recording.
             world.clock.skew(SignedDuration::from_mins(50));
             put(&world, &lines[..upto]).await;
             let expected = expected(job, &lines[..upto], &end, left);
@@ -199,7 +199,7 @@ async fn every_recorded_state_is_taken_over() {
             world.wait(40).await;
             let pods = world.pods().await;
             assert_eq!(counts(&world.get(JOBS, job).await), expected.counts, "{what}");
-            assert_eq!(pods.len(), expected.pods, "{what}: no Pod too many");
+            assert_eq!(pods.len(), expected.pods, "{what}: no extra Pod");
             assert!(stay.iter().all(|old| pods.iter().any(|pod| name(pod) == *old)), "{what}: no Pod was restarted");
             assert!(pods.iter().all(|pod| finalizers(pod).is_empty()), "{what}");
             assert_eq!(world.asked("delete", "pods"), expected.deletes as u64, "{what}");
@@ -234,7 +234,7 @@ async fn a_running_job_is_taken_over_without_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_no_longer_leads_writes_nothing_more() {
+async fn a_deposed_leader_writes_nothing_more() {
     let world = World::new().await;
     let slow = sandbox::Rule::new(sandbox::Action::Latency(std::time::Duration::from_millis(10)));
     world.sandbox.faults().add(slow.identity(ME).verb("create"));

@@ -1,4 +1,4 @@
-//! Indexed Jobs.
+//! Tests of Indexed Jobs.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ async fn an_index_that_fails_runs_again() {
     world.wait(15).await;
     let status = world.status("sum").await;
     assert_eq!((&status["completedIndexes"], &status["failed"]), (&json!("0,2"), &json!(2)));
-    // At once, since others succeeded in the same second; then after 10 s.
+    // At once, because other Pods succeeded in the same second, and then after 10 s.
     assert_eq!(by_index(&world).await["1"], 3);
     oracle::check(&world);
 }
@@ -66,7 +66,7 @@ async fn failures_are_limited_per_index() {
     world.wait(5).await;
     let status = world.status("sum").await;
     assert_eq!((&status["completedIndexes"], &status["failedIndexes"]), (&json!("0,2,3"), &json!("")));
-    assert_eq!(status.get("failed"), None, "the failed Pod is kept until its replacement is there");
+    assert_eq!(status.get("failed"), None, "the failed Pod is kept until its replacement exists");
     world.wait(30).await;
     let status = world.status("sum").await;
     assert_eq!(

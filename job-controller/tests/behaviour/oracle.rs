@@ -1,4 +1,4 @@
-//! Recounts a run from the server's own history: what must be true of every write, whoever crashed meanwhile.
+//! Recounts a run from the server's own history, and checks every write, including those around crashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::world::{FINALIZER, World};
 
-/// What is known of one Job.
+/// The recount of one Job.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Uids that have left the ledger, with the counter they went to.
+    /// UIDs that are no longer listed in the status, with the counter that they were added to.
     counted: BTreeMap<String, &'static str>,
     interim: Option<String>,
 }
@@ -41,7 +41,7 @@ fn has(status: &Value, kind: &str) -> bool {
 pub(crate) fn check(world: &World) {
     if let Some(loops) = world.loops.as_ref().filter(|_| !world.is_filtered()) {
         let text = loops.metrics().prometheus();
-        assert!(!text.contains(r#"error="invalid""#), "the server's rules were broken:\n{text}");
+        assert!(!text.contains(r#"error="invalid""#), "the server rejected a request as invalid:\n{text}");
     }
     let mut jobs: BTreeMap<String, Tally> = BTreeMap::new();
     let mut pods: BTreeMap<String, (String, Value)> = BTreeMap::new();
@@ -88,7 +88,7 @@ fn check_status(tally: &mut Tally, before: &Value, job: &Value) {
             assert_eq!(tally.counted.insert(uid.clone(), field), None, "{uid} is counted twice");
         }
         for uid in named {
-            assert!(!tally.counted.contains_key(uid), "{uid} is named again");
+            assert!(!tally.counted.contains_key(uid), "{uid} is listed again");
         }
         if field == "failed" || !indexed {
             let grown = number(status, field) - number(before, field);

@@ -1,11 +1,11 @@
-//! Pods that carry the finalizer and have no Job that counts them.
+//! Tests of Pods with the finalizer that no Job counts.
 
 use serde_json::json;
 
 use crate::world::{FINALIZER, NS, World, finalizers, job, job_with, stray};
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_nobody_controls_loses_the_finalizer() {
+async fn an_uncontrolled_pod_loses_the_finalizer() {
     let world = World::new().await;
     let mut lost = stray("lost", json!({"a": "b"}), &[]);
     lost["metadata"]["finalizers"] = json!([FINALIZER, "example.com/keep"]);
@@ -15,7 +15,7 @@ async fn a_pod_nobody_controls_loses_the_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_other_controllers_keep_what_they_have() {
+async fn pods_of_other_controllers_keep_their_finalizers() {
     let world = World::new().await;
     for (name, api, kind) in [("set", "apps/v1", "ReplicaSet"), ("other", "example.com/v1", "Job")] {
         let mut pod = stray(name, json!({"a": "b"}), &[]);
@@ -33,7 +33,7 @@ async fn pods_of_other_controllers_keep_what_they_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_left_behind_are_found_at_start() {
+async fn leftover_finalizers_are_found_at_start() {
     let mut world = World::new().await;
     world.apply(job("done", &[("exit", "0")])).await;
     world.apply(job_with("gone", &[], json!({"completions": 2, "parallelism": 2}))).await;
@@ -54,7 +54,7 @@ async fn pods_left_behind_are_found_at_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_that_others_manage_keep_the_finalizer() {
+async fn pods_of_a_job_with_another_manager_keep_the_finalizer() {
     let world = World::new().await;
     let theirs = world.apply(job_with("theirs", &[], json!({"managedBy": "example.com/queue"}))).await;
     let mut pod = stray("pod", json!({"a": "b"}), &[("exit", "0")]);

@@ -1,4 +1,4 @@
-//! Jobs without indexes.
+//! Tests of Jobs without indexes.
 
 use common::settings::{Settings, TuneValue};
 use sandbox::{Action, Rule, Sandbox};
@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_job_runs_until_enough_has_succeeded() {
+async fn a_job_runs_until_enough_pods_have_succeeded() {
     let world = World::new().await;
     world.apply(job_with("sum", &[("exit", "0"), ("after", "1")], json!({"completions": 4, "parallelism": 2}))).await;
     world.settle().await;
@@ -32,7 +32,7 @@ async fn a_job_runs_until_enough_has_succeeded() {
                 "controller": true, "blockOwnerDeletion": true}])
         );
     }
-    // One request to create, one to take the finalizer off: no more for a Pod.
+    // One create and one removal of the finalizer are the only requests for a Pod.
     assert_eq!((world.asked("patch", "pods"), world.asked("delete", "pods"), world.asked("get", "pods")), (4, 0, 0));
     assert_eq!(world.asked("get", JOBS), 0);
     let mut want: Vec<String> =
@@ -64,7 +64,7 @@ async fn failures_are_counted_until_there_are_too_many() {
         world.wait(1).await;
     }
     world.settle().await;
-    // 10 s after the first failure, 20 s after the second.
+    // 10 s after the first failure, and 20 s after the second.
     let took = world.clock.now().duration_since(begin).as_secs();
     assert!((28..40).contains(&took), "{took} s");
     let status = world.status("bad").await;
@@ -72,7 +72,7 @@ async fn failures_are_counted_until_there_are_too_many() {
     assert_eq!(world.conditions("bad").await, ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]);
     let events = world.events().await;
     assert!(events.contains(&"Warning BackoffLimitExceeded Job has reached the specified backoff limit".to_owned()));
-    assert_eq!((world.pods().await.len(), world.asked("delete", "pods")), (3, 0), "failed Pods stay, to be read");
+    assert_eq!((world.pods().await.len(), world.asked("delete", "pods")), (3, 0), "failed Pods stay for inspection");
     oracle::check(&world);
 }
 
@@ -93,7 +93,7 @@ async fn a_work_queue_ends_with_its_workers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parallelism_is_what_the_user_says_now() {
+async fn changes_of_parallelism_take_effect() {
     let world = World::new().await;
     world.apply(job_with("sum", &[], json!({"completions": 9, "parallelism": 2}))).await;
     world.settle().await;
@@ -104,12 +104,12 @@ async fn parallelism_is_what_the_user_says_now() {
     world.settle().await;
     assert_eq!((world.active().await.len(), world.asked("delete", "pods")), (1, 4));
     let status = world.status("sum").await;
-    assert_eq!((&status["active"], status.get("failed")), (&json!(1), None), "who was not wanted did not fail");
+    assert_eq!((&status["active"], status.get("failed")), (&json!(1), None), "surplus Pods did not fail");
     oracle::check(&world);
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_pods_are_created_and_counted_without_waiting_between_slices() {
+async fn many_pods_are_created_and_counted_without_a_pause_between_batches() {
     let settings = Settings::new()
         .with_tune("job-max-pods-per-sync", TuneValue::Count(50))
         .with_tune("job-max-uncounted-pods", TuneValue::Count(50));
@@ -144,7 +144,7 @@ async fn a_pod_deleted_by_a_user_has_failed_and_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strays_that_match_are_adopted_and_counted() {
+async fn matching_orphans_are_adopted_and_counted() {
     let world = World::new().await;
     let labels = json!({"app": "sum"});
     world.apply(stray("done", labels.clone(), &[("exit", "0")])).await;
@@ -167,7 +167,7 @@ async fn strays_that_match_are_adopted_and_counted() {
         (Some("sum"), vec![FINALIZER])
     );
     assert_eq!(world.asked("get", JOBS), 1);
-    // One whose labels change is given up, finalizer and all, and replaced.
+    // A Pod with changed labels is released without its finalizer, and replaced.
     world.merge("pods", "runs", json!({"metadata": {"labels": {"app": "other"}}})).await;
     world.settle().await;
     let released = world.get("pods", "runs").await;
@@ -176,9 +176,9 @@ async fn strays_that_match_are_adopted_and_counted() {
     oracle::check(&world);
 }
 
-/// The API server hides such Pods; upstream adopts them. See `docs/decisions/0016-filters.md`.
+/// The API server does not send such Pods to this controller; upstream adopts them. See `docs/decisions/0016-filters.md`.
 #[tokio::test(start_paused = true)]
-async fn a_stray_that_is_always_restarted_is_not_adopted() {
+async fn an_orphan_with_restart_policy_always_is_not_adopted() {
     let world = World::new().await;
     let labels = json!({"app": "sum"});
     let mut always = stray("always", labels.clone(), &[]);
@@ -195,13 +195,13 @@ async fn a_stray_that_is_always_restarted_is_not_adopted() {
     world.settle().await;
     let hidden = world.get("pods", "always").await;
     assert_eq!(hidden["metadata"].get("ownerReferences"), None);
-    assert_eq!(finalizers(&hidden), [FINALIZER], "nor is it known as an orphan");
+    assert_eq!(finalizers(&hidden), [FINALIZER], "nor is its finalizer removed");
     assert_eq!(world.status("sum").await["active"], json!(2));
     assert_eq!(world.pods().await.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_nobody_knows_reaches_the_pods() {
+async fn unknown_fields_of_the_template_reach_the_pods() {
     let builder = Sandbox::builder().keep_unknown_fields(true);
     let world = World::with(Setup { builder, ..Setup::default() }).await;
     let mut sum = job_with("sum", &[], json!({"completions": 1, "completionMode": "Indexed"}));
@@ -217,7 +217,7 @@ async fn a_field_nobody_knows_reaches_the_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_at_rest_is_not_written() {
+async fn a_settled_job_is_not_written() {
     let world = World::new().await;
     world.apply(job("sum", &[])).await;
     world.settle().await;
@@ -233,12 +233,12 @@ async fn shadow_mode_decides_and_writes_nothing() {
     world.apply(job_with("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
     world.settle().await;
     assert!(world.written().is_empty());
-    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
-    assert_eq!(told[0]["actions"], json!(["create 3 Pods", "write the status"]));
+    let explained = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
+    assert_eq!(explained[0]["actions"], json!(["create 3 Pods", "write the status"]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_jobs_at_once() {
+async fn a_hundred_jobs_at_once_need_no_extra_requests() {
     let world = World::new().await;
     for n in 0..100 {
         let name = format!("sum-{n}");
@@ -255,7 +255,7 @@ async fn a_hundred_jobs_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_measured() {
+async fn all_metrics_are_recorded() {
     let world = World::new().await;
     world.apply(job_with("sum", &[("exit", "0")], json!({"completions": 2, "parallelism": 1}))).await;
     world
@@ -289,7 +289,7 @@ async fn everything_is_measured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_pod_costs_one_request_a_sync() {
+async fn a_refused_pod_costs_one_request_per_sync() {
     let world = World::new().await;
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": crate::world::NS},
         "spec": {"hard": {"pods": "0"}}, "status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}});
@@ -301,14 +301,14 @@ async fn a_refused_pod_costs_one_request_a_sync() {
         .unwrap();
     world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
     world.wait(10).await;
-    // At once, after 1 s, 2 s, 4 s.
+    // At once, and after 1 s, 2 s and 4 s.
     let asked = world.asked("create", "pods");
     assert!((3..=6).contains(&asked), "{asked}");
     assert_eq!(world.status("sum").await.get("active"), None);
     let events: Vec<String> = world.events().await;
     assert!(events.iter().any(|e| e.starts_with("Warning FailedCreate Error creating: pods \"sum-")), "{events:?}");
-    let told: Value = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
-    assert!(told[0]["lastError"]["error"].as_str().unwrap().contains("exceeded quota"), "{told}");
+    let explained: Value = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
+    assert!(explained[0]["lastError"]["error"].as_str().unwrap().contains("exceeded quota"), "{explained}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,8 +332,8 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     assert_eq!(world.asked("patch", "pods"), 3 * syncs);
     assert!((3..=14).contains(&syncs), "it backs off: {syncs}");
     let events = world.sandbox.list("events", Some(NS)).await.unwrap();
-    let told: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
-    let [event] = told[..] else { panic!("{events:#?}") };
+    let reported: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
+    let [event] = reported[..] else { panic!("{events:#?}") };
     let message = event["message"].as_str().unwrap();
     assert!(message.starts_with("Error: cannot adopt Pod shop/") && message.contains("is forbidden: "), "{message}");
     assert!(message.ends_with(" (and 2 more)"), "{message}");

@@ -1,4 +1,4 @@
-//! Failure policies, replacement policies, deadlines, restarts.
+//! Failure policies, replacement policies, deadlines and restarts.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn an_exit_code_fails_the_job_and_ends_its_other_pods() {
     world.apply(job_with("sum", &[("exit-index-1", "42"), ("after", "1"), ("terminate-after", "3")], spec)).await;
     world.settle().await;
     let status = world.status("sum").await;
-    assert_eq!(status["failed"], 3, "who still ran when the Job failed has failed with it");
+    assert_eq!(status["failed"], 3, "Pods that still ran have failed with the Job");
     assert_eq!(world.conditions("sum").await, ["FailureTarget PodFailurePolicy", "Failed PodFailurePolicy"]);
     let message = status["conditions"][1]["message"].as_str().unwrap();
     assert!(message.starts_with("Container c for pod shop/sum-1-"), "{message}");
@@ -43,7 +43,7 @@ async fn disruptions_are_ignored_and_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_may_fail_at_once() {
+async fn a_policy_may_fail_an_index_at_once() {
     let world = World::new().await;
     let policy = json!({"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [42]}}]});
     let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 5, "podFailurePolicy": policy});
@@ -58,7 +58,7 @@ async fn an_index_may_fail_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_going_is_replaced_at_once_or_once_it_is_over() {
+async fn a_terminating_pod_is_replaced_at_once_or_after_it_finishes() {
     for (policy, early) in [("TerminatingOrFailed", 2), ("Failed", 1)] {
         let world = World::new().await;
         world.apply(job_with("sum", &[("terminate-after", "20")], json!({"podReplacementPolicy": policy}))).await;
@@ -83,7 +83,7 @@ async fn a_pod_that_is_going_is_replaced_at_once_or_once_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_may_take_only_so_long() {
+async fn an_active_deadline_ends_the_job() {
     let world = World::new().await;
     world
         .apply(job_with(

@@ -1,11 +1,11 @@
-//! Shadow mode: what depends on time is decided when it is due, and done by nobody.
+//! Shadow mode: decisions that depend on time are made when they are due, and nothing is written.
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::world::{World, job_with};
 
-/// When the loops first decided that on `shop/sum`, in seconds after `since`.
+/// Returns when the loops first decided this action for `shop/sum`, in seconds after `since`.
 fn decided(world: &World, action: &str, since: &str) -> Option<i64> {
     let plans = world.loops.as_ref().unwrap().plans("shop/sum");
     let (at, _) = plans.iter().find(|(_, actions)| actions.iter().any(|each| each.starts_with(action)))?;
@@ -26,7 +26,7 @@ async fn an_active_deadline_is_decided_when_it_passes_and_no_pod_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_postponed_pod_is_decided_after_its_back_off_and_created_by_nobody() {
+async fn a_postponed_pod_is_decided_after_its_back_off_and_not_created() {
     let mut world = World::new().await;
     world.apply(job_with("sum", &[("exit", "1"), ("after", "30")], json!({}))).await;
     world.settle().await;
@@ -41,7 +41,7 @@ async fn a_postponed_pod_is_decided_after_its_back_off_and_created_by_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_time_to_live_is_decided_when_it_comes_and_nothing_is_removed() {
+async fn the_end_of_a_time_to_live_is_decided_in_time_and_nothing_is_deleted() {
     let mut world = World::new().await;
     world.apply(job_with("sum", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 300}))).await;
     world.settle().await;

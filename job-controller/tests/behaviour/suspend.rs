@@ -1,4 +1,4 @@
-//! Suspending, resuming, and Jobs that others manage.
+//! Suspending and resuming, and Jobs of other managers.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ async fn a_job_created_suspended_starts_when_it_is_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_suspended_job_go_and_count_for_nothing() {
+async fn pods_of_a_suspended_job_are_deleted_and_not_counted() {
     let world = World::new().await;
     world
         .apply(job_with(
@@ -62,13 +62,13 @@ async fn pods_of_a_suspended_job_go_and_count_for_nothing() {
     assert_eq!(world.conditions("sum").await, ["Suspended JobSuspended"], "time does not count while suspended");
     world.change("sum", json!({"suspend": false})).await;
     world.wait(15).await;
-    assert_eq!(world.status("sum").await["active"], 2, "and begins anew");
+    assert_eq!(world.status("sum").await["active"], 2, "and starts again");
     world.wait(20).await;
     assert_eq!(world.conditions("sum").await, ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]);
     oracle::check(&world);
 }
 
-/// A server that wants a start of every Job that has finished.
+/// A server that requires a start time for every finished Job.
 fn wants_a_start(request: &Request<Bytes>) -> Option<Response<ResponseBody>> {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let status = Some(&body["status"]).filter(|_| request.uri().path().ends_with("/status"))?;
@@ -80,7 +80,7 @@ fn wants_a_start(request: &Request<Bytes>) -> Option<Response<ResponseBody>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_job_that_wants_nothing_has_no_start_unless_the_server_wants_one() {
+async fn a_suspended_job_that_wants_no_pods_has_no_start_time_unless_required() {
     for filter in [None, Some(Arc::new(wants_a_start) as Filter)] {
         let wanted = filter.is_some();
         let world = World::with(Setup { filter, ..Setup::default() }).await;
@@ -98,7 +98,7 @@ async fn a_suspended_job_that_wants_nothing_has_no_start_unless_the_server_wants
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_start_is_kept_where_the_gate_says_so() {
+async fn the_start_time_is_kept_with_the_gate_off() {
     let settings = Settings::new().with_gate("MutableSchedulingDirectivesForSuspendedJobs", false);
     let world = World::with(Setup { settings, ..Setup::default() }).await;
     world.apply(job("sum", &[])).await;
@@ -124,7 +124,7 @@ async fn a_suspended_job_that_fails_is_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_wants_nothing_completes_even_suspended() {
+async fn a_job_that_wants_no_pods_completes_even_while_suspended() {
     let world = World::new().await;
     world.apply(job_with("none", &[], json!({"completions": 0, "suspend": true}))).await;
     world.settle().await;
@@ -133,7 +133,7 @@ async fn a_job_that_wants_nothing_completes_even_suspended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_of_others_are_left_alone() {
+async fn jobs_of_other_managers_are_ignored() {
     let world = World::new().await;
     world.apply(job_with("theirs", &[], json!({"managedBy": "example.com/queue"}))).await;
     world.apply(job_with("ours", &[], json!({"managedBy": "kubernetes.io/job-controller"}))).await;
@@ -144,23 +144,23 @@ async fn jobs_of_others_are_left_alone() {
     assert!(
         text.contains(r#"job_controller_jobs_by_external_controller_total{controller_name="example.com/queue"} 1"#)
     );
-    // The same name, once it is theirs, is none of ours, whatever is still in the queue.
+    // A Job with the same name that another controller manages is ignored, even if the key is still in the queue.
     world.remove("ours", "Background").await;
     world.apply(job_with("ours", &[], json!({"managedBy": "example.com/queue"}))).await;
     world.settle().await;
     assert_eq!(world.status("ours").await, json!({}));
 }
 
-/// Whoever creates a suspended Job and decides where it runs at once finds the version that was just written.
+/// The creator of a suspended Job can change it at once, with the version from its create.
 #[tokio::test(start_paused = true)]
-async fn a_job_that_is_created_suspended_is_left_alone_for_a_moment() {
+async fn the_first_sync_of_a_job_created_suspended_is_delayed() {
     let world = World::new().await;
     let mut job = world.apply(job_with("sum", &[], json!({"suspend": true}))).await;
     world.clock.sleep(std::time::Duration::from_millis(50)).await;
     job["spec"]["template"]["spec"]["nodeSelector"] = json!({"foo": "bar"});
     let path = format!("/apis/batch/v1/namespaces/{NS}/jobs/sum");
     let updated = world.sandbox.send(http::Method::PUT, &path, "application/json", Some(&job)).await;
-    updated.expect("nobody has written since");
+    updated.expect("there was no other write");
     world.settle().await;
     assert_eq!(world.conditions("sum").await, ["Suspended JobSuspended"]);
 }

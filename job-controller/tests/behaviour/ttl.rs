@@ -1,11 +1,11 @@
-//! Finished Jobs are removed.
+//! Tests of the deletion of finished Jobs.
 
 use serde_json::json;
 
 use crate::world::{JOBS, NS, World, job, job_with};
 
 async fn gone(world: &World, name: &str) -> bool {
-    // The garbage collector's part: nothing is left that the foreground deletion waits for.
+    // There is no garbage collector here to complete the foreground deletion.
     match world.sandbox.get(JOBS, Some(NS), name).await {
         Ok(job) => job["metadata"]["deletionTimestamp"].is_string(),
         Err(_) => true,
@@ -13,7 +13,7 @@ async fn gone(world: &World, name: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_job_is_removed_when_its_time_is_over() {
+async fn a_finished_job_is_deleted_after_its_time_to_live() {
     let world = World::new().await;
     world.apply(job_with("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 30}))).await;
     world.apply(job_with("bad", &[("exit", "1")], json!({"ttlSecondsAfterFinished": 30, "backoffLimit": 0}))).await;
@@ -33,7 +33,7 @@ async fn a_finished_job_is_removed_when_its_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_time_is_more_time_and_none_is_for_ever() {
+async fn a_longer_time_to_live_delays_the_deletion_and_none_prevents_it() {
     let world = World::new().await;
     for name in ["longer", "for-ever"] {
         world.apply(job_with(name, &[("exit", "0")], json!({"ttlSecondsAfterFinished": 30}))).await;
@@ -48,7 +48,7 @@ async fn more_time_is_more_time_and_none_is_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_of_zero_is_at_once() {
+async fn a_time_to_live_of_zero_deletes_at_once() {
     let world = World::new().await;
     world.apply(job_with("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 0}))).await;
     world.wait(4).await;

@@ -1,4 +1,4 @@
-//! Writes that name the version of the Pod that was judged, so that an old view becomes a conflict and no lost result.
+//! Writes with a precondition on the cached version of a Pod: a stale cache causes a conflict instead of a lost result.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ async fn a_pod_that_succeeded_unseen_is_counted_and_not_deleted_with_its_suspend
     let pods = world.pods().await;
     assert_eq!((pods[0]["status"]["phase"].as_str(), finalizers(&pods[0])), (Some("Succeeded"), vec![FINALIZER]));
     assert_eq!(world.asked("delete", "pods"), 0);
-    // A conflict is no reason to spin: the next attempt comes with the newer version, or after some seconds.
+    // A conflict does not cause a busy loop: the next attempt comes with the newer version, or after some seconds.
     let attempts = world.asked("patch", "pods");
     assert!((1..=6).contains(&attempts), "{attempts} attempts");
     world.sandbox.faults().release_watch(ME, "pods");
@@ -50,8 +50,8 @@ async fn a_pod_that_succeeded_unseen_is_not_counted_as_failed_with_its_job() {
     world.sandbox.faults().hold_watch(ME, "pods");
     world.wait(20).await;
     let attempts = world.asked("delete", "pods");
-    assert!((2..=8).contains(&attempts), "{attempts} attempts: refused, and tried again only after some seconds");
-    assert!(world.conditions("sum").await.is_empty(), "the Job does not end on a view that is known to be old");
+    assert!((2..=8).contains(&attempts), "{attempts} attempts: refused, and retried only after some seconds");
+    assert!(world.conditions("sum").await.is_empty(), "the Job does not end with a cache known to be stale");
     world.sandbox.faults().release_watch(ME, "pods");
     world.settle().await;
     let status = world.status("sum").await;
@@ -60,14 +60,14 @@ async fn a_pod_that_succeeded_unseen_is_not_counted_as_failed_with_its_job() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_costs_a_moment_when_the_newer_version_is_there() {
+async fn a_conflict_is_resolved_soon_when_the_newer_version_is_cached() {
     let world = World::new().await;
     world.apply(job("sum", &[("exit", "0"), ("after", "10")])).await;
     world.wait(5).await;
     world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(2));
     world.wait(6).await;
     let pod = name(&world.pods().await[0]).to_owned();
-    // Somebody changes the Pod just before its finalizer is removed.
+    // Another writer changes the Pod just before its finalizer is removed.
     world.clock.sleep(Duration::from_millis(1900)).await;
     world.merge("pods", &pod, json!({"metadata": {"annotations": {"note": "seen"}}})).await;
     world.wait(4).await;
@@ -77,7 +77,7 @@ async fn a_conflict_costs_a_moment_when_the_newer_version_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_about_something_else_is_tried_again() {
+async fn an_unrelated_conflict_is_retried() {
     let refused = Arc::new(AtomicUsize::new(0));
     let filter = {
         let refused = Arc::clone(&refused);
@@ -97,7 +97,7 @@ async fn a_conflict_about_something_else_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_selected_again_unseen_is_not_released() {
+async fn a_pod_selected_again_before_the_cache_shows_it_is_not_released() {
     let world = World::new().await;
     let job = world.apply(job("sum", &[])).await;
     world.settle().await;
@@ -117,7 +117,7 @@ async fn a_pod_that_is_selected_again_unseen_is_not_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_namespace_terminates_asks_once() {
+async fn a_job_in_a_terminating_namespace_sends_one_create() {
     let tries = Arc::new(AtomicUsize::new(0));
     let tried = Arc::clone(&tries);
     let filter = Arc::new(move |request: &Request<Bytes>| {
@@ -131,7 +131,7 @@ async fn a_job_whose_namespace_terminates_asks_once() {
     let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
     world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
     world.settle().await;
-    // What the namespace controller deletes brings the Job to the queue again and again.
+    // Deletions by the namespace controller enqueue the Job repeatedly.
     for at in 0..5 {
         let uid = world.get(crate::world::JOBS, "sum").await["metadata"]["uid"].clone();
         let mut pod = stray(&format!("late-{at}"), json!({"batch.kubernetes.io/controller-uid": uid}), &[]);
@@ -143,6 +143,6 @@ async fn a_job_whose_namespace_terminates_asks_once() {
         world.wait(3).await;
     }
     assert_eq!(tries.load(Ordering::Relaxed), 1);
-    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
-    assert!(told.contains("the namespace is terminating"), "{told}");
+    let explained = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
+    assert!(explained.contains("the namespace is terminating"), "{explained}");
 }

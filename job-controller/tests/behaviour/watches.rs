@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// The resources that a loop reads.
+/// Returns the resources that a loop reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "job-controller" => &["jobs.batch", "pods?spec.restartPolicy!=Always"],
@@ -14,7 +14,7 @@ fn read_by(name: &str) -> &'static [&'static str] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_choice_of_loops_watches_what_its_loops_read_and_nothing_else() {
+async fn each_choice_of_loops_watches_only_the_resources_that_its_loops_read() {
     for (loops, watched) in watched_by_choice(job_controller::LOOPS).await {
         let read: BTreeSet<String> =
             loops.iter().flat_map(|name| read_by(name)).map(|resource| (*resource).to_owned()).collect();

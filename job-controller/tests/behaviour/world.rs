@@ -10,18 +10,18 @@ use sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write, loop
 use serde_json::{Value, json};
 use tower::Service as _;
 
-/// What the controllers are known as to the sandbox.
+/// The identity of the controllers in the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// Where everything happens.
+/// The namespace of all objects.
 pub(crate) const NS: &str = "shop";
-/// The plural name of Jobs.
+/// The resource name of Jobs.
 pub(crate) const JOBS: &str = "jobs.batch";
 /// The tracking finalizer.
 pub(crate) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
-/// Annotation and label that name an index.
+/// The annotation and label key of the completion index.
 pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Looks at a request before the server does, and may answer it.
+/// Sees a request before the server does, and may answer it.
 pub(crate) type Filter = Arc<dyn Fn(&Request<Bytes>) -> Option<Response<ResponseBody>> + Send + Sync>;
 
 pub(crate) struct World {
@@ -64,29 +64,29 @@ impl World {
         world
     }
 
-    /// Starts the loops anew, as another process.
+    /// Starts new loops, as another process would.
     pub(crate) fn start(&mut self) {
         self.loops = Some(Loops::start(&self.client(), &self.clock, self.settings.clone(), job_controller::LOOPS));
     }
 
-    /// Switches a gate of loops that are yet to be started.
+    /// Sets a feature gate for the next start of the loops.
     pub(crate) fn switch(&mut self, gate: &str, on: bool) {
         self.settings = self.settings.clone().with_gate(gate, on);
     }
 
-    /// Starts the loops anew in shadow mode, as another process, and counts requests and writes from there.
+    /// Starts new loops in shadow mode, as another process would, and resets the counts of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
         self.forget();
     }
 
-    /// Ends the loops as a crash would.
+    /// Stops the loops, as a crash would.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
 
-    /// Whether a filter answers some requests in the server's place.
+    /// Whether a filter answers some requests instead of the server.
     pub(crate) fn is_filtered(&self) -> bool {
         self.filter.is_some()
     }
@@ -122,21 +122,21 @@ impl World {
                 return;
             }
         }
-        panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
+        panic!("the loops do not settle: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
-    /// Counts requests and writes from here.
+    /// Resets the counts of requests and writes.
     pub(crate) fn forget(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
-    /// How many requests of ours there were.
+    /// Returns the number of requests by the loops.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Writes of ours, Events aside.
+    /// Returns the writes by the loops, without Events.
     pub(crate) fn written(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
@@ -161,12 +161,12 @@ impl World {
         self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
     }
 
-    /// Changes the specification of a Job.
+    /// Patches the `spec` of a Job.
     pub(crate) async fn change(&self, job: &str, spec: Value) {
         self.merge(JOBS, job, json!({ "spec": spec })).await;
     }
 
-    /// Changes nothing that matters, so that the Job comes to the queue.
+    /// Changes an irrelevant annotation, so that the Job is enqueued.
     pub(crate) async fn poke(&self, job: &str) {
         let text = self.clock.now().to_string();
         self.merge(JOBS, job, json!({"metadata": {"annotations": {"poke": text}}})).await;
@@ -176,7 +176,7 @@ impl World {
         self.get(JOBS, job).await["status"].clone()
     }
 
-    /// Conditions that are `True`, with their reasons.
+    /// Returns the type and reason of each condition that is `True`.
     pub(crate) async fn conditions(&self, job: &str) -> Vec<String> {
         let status = self.status(job).await;
         let list = status["conditions"].as_array().cloned().unwrap_or_default();
@@ -185,7 +185,7 @@ impl World {
         shown.map(|c| format!("{} {}", text(c, "type"), text(c, "reason"))).collect()
     }
 
-    /// The status of a Pod is what a test says.
+    /// Sets the status of a Pod.
     pub(crate) async fn report(&self, pod: &str, status: Value) {
         self.sandbox.merge("pods", Some(NS), pod, Some("status"), json!({ "status": status })).await.unwrap();
     }
@@ -194,7 +194,7 @@ impl World {
         self.sandbox.list("pods", Some(NS)).await.unwrap()
     }
 
-    /// The names of Pods that are neither over nor going.
+    /// Returns the names of Pods that are neither finished nor terminating.
     pub(crate) async fn active(&self) -> BTreeSet<String> {
         let live = |pod: &Value| {
             pod["metadata"]["deletionTimestamp"].is_null()
@@ -203,7 +203,7 @@ impl World {
         self.pods().await.iter().filter(|pod| live(pod)).map(|pod| name(pod).to_owned()).collect()
     }
 
-    /// Events by reason and note, sorted; what is combined is one.
+    /// Returns all Events as type, reason and message, sorted; repeated Events occur once.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let mut out: Vec<String> = events
@@ -221,7 +221,7 @@ impl World {
         out
     }
 
-    /// The most Pods there ever were at once that were not going, by the log of writes.
+    /// Returns the maximal number of Pods that existed at once without terminating, from the log of writes.
     pub(crate) fn peak(&self) -> usize {
         let (mut live, mut peak) = (BTreeSet::new(), 0);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
@@ -237,7 +237,7 @@ impl World {
     }
 }
 
-/// A refusal, as the server would answer it.
+/// Builds an error answer of the server.
 pub(crate) fn refusal(code: u16, reason: &str, message: &str, causes: &Value) -> Response<ResponseBody> {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
         "reason": reason, "details": {"causes": causes}, "code": code});
@@ -249,7 +249,7 @@ pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// A Job with the script `sim/<name>: <value>` for its Pods; it wants one completion.
+/// Builds a Job with one completion and the annotations `sim/<name>: <value>` for its Pods.
 pub(crate) fn job(name: &str, script: &[(&str, &str)]) -> Value {
     let script: serde_json::Map<String, Value> =
         script.iter().map(|(key, value)| (format!("sim/{key}"), json!(value))).collect();
@@ -260,7 +260,7 @@ pub(crate) fn job(name: &str, script: &[(&str, &str)]) -> Value {
     })
 }
 
-/// The same with more in its specification.
+/// Builds a Job with additional fields in its `spec`.
 pub(crate) fn job_with(name: &str, script: &[(&str, &str)], spec: Value) -> Value {
     let mut job = job(name, script);
     for (field, value) in spec.as_object().unwrap() {
@@ -269,7 +269,7 @@ pub(crate) fn job_with(name: &str, script: &[(&str, &str)], spec: Value) -> Valu
     job
 }
 
-/// A Pod of nobody with these labels.
+/// Builds an orphan Pod with these labels.
 pub(crate) fn stray(name: &str, labels: Value, script: &[(&str, &str)]) -> Value {
     let template = job("x", script)["spec"]["template"].clone();
     let annotations = template["metadata"]["annotations"].clone();

@@ -1,8 +1,8 @@
-//! The deletion of a Pod that has to leave its node.
+//! The deletion of a Pod that must leave its node.
 //!
 //! The node and the Pod are read from the server and the decision is made again. A node that was read a moment ago for another of
-//! its Pods is not read again. The condition and the deletion name the version of the Pod that was judged: a toleration that is
-//! added in between prevents the deletion.
+//! its Pods is not read again. The condition and the deletion have the version of the judged Pod as precondition: a toleration
+//! that is added in between prevents the deletion.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,9 +28,9 @@ use super::{
 };
 use crate::objects::{CachedPod, DISRUPTION_TARGET, LEASE_NAMESPACE, LEASES, Lease, NODES, Node, Renewal};
 
-/// How often a deletion is attempted in one sync.
+/// Maximum number of attempts in one sync.
 const ATTEMPTS: usize = 5;
-/// The pause after a failed attempt, and while another sync reads the node.
+/// Pause after a failed attempt, and between checks whether another sync has read the node.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A change of the controller's memory.
@@ -38,31 +38,31 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) enum Note {
     /// A request failed for this reason; the deletion is attempted again.
     Retries(String),
-    /// The decision on the live objects is another one than the decision on the cache.
+    /// The decision about the live objects differs from the decision about the cache.
     Revised(Box<Plan>),
-    /// The Pod, whose deletion was due at that time, is deleted.
+    /// The Pod was deleted; its deletion was due at this time.
     Deleted(Instant),
-    /// The Pod does not exist any more.
+    /// The Pod no longer exists.
     Gone,
-    /// A node is about to be read.
+    /// This sync starts to read a node.
     Reads(Text),
-    /// The server has this state of a node.
+    /// State of a node that was read from the server.
     Node(Arc<Node>),
-    /// The server has this renewal of the Lease of a node; `None` if it has no Lease.
+    /// Renewal of a node's Lease that was read from the server; `None` if the Lease does not exist.
     Lease(Text, Option<Renewal>),
-    /// All reads of a node are done; nothing is known of it if one failed.
+    /// The reads of a node are complete; the view is `Unknown` if one of them failed.
     Read(Text, View),
 }
 
-/// What memory says at a time after the snapshot.
+/// State of the controller's memory after the snapshot was taken.
 pub(crate) struct Fresh {
     /// The timer under the name of the Pod.
     pub(crate) timer: Option<Timer>,
-    /// That time.
+    /// Time of this state.
     pub(crate) now: Instant,
-    /// The node of the Pod.
+    /// Result of a recent read of the Pod's node.
     pub(crate) view: View,
-    /// For how long at least that node may be well by what this process hears of it.
+    /// Minimum time for which the node may be healthy according to its heartbeats; `None` if its taints are confirmed.
     pub(crate) doubt: Option<Duration>,
 }
 
@@ -73,7 +73,7 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Carries a plan out.
+/// Executes the plan for one Pod.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     report_cancellation(snapshot, plan, io);
     let Then::Delete { since } = plan.then else { return Ok(Requeue::AsPlanned) };
@@ -92,7 +92,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
 }
 
-/// Records the Event for a timer that was removed although its Pod was not deleted.
+/// Records an Event for a timer that was removed although its Pod was not deleted.
 fn report_cancellation(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) {
     if plan.cancels {
         report(snapshot, "Cancelling deletion of", io);
@@ -103,7 +103,7 @@ fn report(snapshot: &Snapshot, what: &str, io: Io<'_>) {
     io.event(EventType::Normal, "TaintManagerEviction", format!("{what} Pod {}", snapshot.key));
 }
 
-/// The live state of a Pod, with the conditions that the cache does not keep.
+/// The live state of a Pod, with the conditions that the cache does not store.
 struct LivePod {
     pod: CachedPod,
     conditions: Vec<Condition>,
@@ -127,25 +127,25 @@ impl<'de> Deserialize<'de> for LivePod {
     }
 }
 
-/// The deletion of one Pod.
+/// State of one Pod's deletion during a sync.
 struct Deletion<'a> {
     snapshot: &'a Snapshot,
-    /// Why the Pod is deleted, as far as the cache knows.
+    /// Reason of the deletion, based on the cache.
     why: &'static str,
-    /// When the deletion became due.
+    /// Time at which the deletion became due.
     since: Instant,
-    /// The snapshot with the live objects; in a forecast, that of the cache.
+    /// The snapshot with live objects; in a forecast, with the cached ones.
     live: Snapshot,
     is_reported: bool,
     io: Io<'a>,
 }
 
 impl Deletion<'_> {
-    /// Deletes the Pod if it has to leave by the live objects, too. A refusal is followed by another attempt.
+    /// Deletes the Pod if the live objects require it as well. The caller repeats the attempt after a refusal.
     async fn attempt(&mut self) -> Result<Requeue, Refusal> {
         let io = self.io;
         let Some(cached) = &self.snapshot.pod else { return Ok(self.gone()) };
-        // The node comes first, so that the Pod is only read if it has to leave as far as the cache knows it.
+        // The node is read first: if its taints are gone, the read of the Pod is saved.
         if !cached.node.is_empty() {
             self.know_node(&cached.node).await?;
             if let Some(requeue) = self.may_stay() {
@@ -153,7 +153,8 @@ impl Deletion<'_> {
             }
         }
         let request = Request::get(PODS, &cached.meta.namespace, &cached.meta.name);
-        let conditions = match io.send_and_read(request.because("it must still have to leave its node")).await {
+        let conditions = match io.send_and_read(request.because("it may tolerate the taints of its node by now")).await
+        {
             Err(refusal) if refusal.error.is_not_found() => return Ok(self.gone()),
             Err(refusal) => return Err(refusal),
             Ok(Some(LivePod { pod, .. })) if pod.meta.uid != cached.meta.uid => {
@@ -164,7 +165,7 @@ impl Deletion<'_> {
                 self.live.pod = Some(Arc::new(pod));
                 Some(conditions)
             }
-            // A forecast expects the Pod to be as it is in the cache.
+            // A forecast expects the Pod to equal the cached one.
             Ok(None) => None,
         };
         if let Some(requeue) = self.may_stay() {
@@ -177,7 +178,7 @@ impl Deletion<'_> {
         let has_condition = cached.disrupted.is_some();
         let lacks_condition = conditions.as_deref().map_or(!has_condition, decide::lacks_reason);
         if lacks_condition == has_condition {
-            io.deviate("its condition DisruptionTarget is not as the cache has it");
+            io.deviate("its condition DisruptionTarget differs from the cache");
         }
         if lacks_condition {
             let condition = || condition(pod, conditions.as_deref().unwrap_or_default(), io.now());
@@ -194,7 +195,7 @@ impl Deletion<'_> {
         Ok(Requeue::AsPlanned)
     }
 
-    /// Finds out which taints the node has, by a read of it unless another sync has made one a moment ago.
+    /// Updates the taints of the node, by a read unless another sync has read it a moment ago.
     async fn know_node(&mut self, node: &Text) -> Result<(), Refusal> {
         let io = self.io;
         loop {
@@ -220,7 +221,7 @@ impl Deletion<'_> {
         let expected = self.live.taints.clone();
         let request = Request::get(NODES, &"".into(), &name);
         match io.send_and_read::<Node>(request.because("it must still have the taint")).await {
-            // A forecast expects the node to be as it is in the cache.
+            // A forecast expects the node to equal the cached one.
             Ok(None) => {}
             Ok(Some(mut node)) => {
                 node.trim();
@@ -236,17 +237,18 @@ impl Deletion<'_> {
         }
         if depends_on_lease {
             let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), &name);
-            let renewal = match io.send_and_read::<Lease>(request.because("the node must not have renewed it")).await {
-                Err(refusal) if refusal.error.is_not_found() => None,
-                Err(refusal) => return Err(refusal),
-                Ok(lease) => lease.map(|lease| lease.renewed()),
-            };
+            let renewal =
+                match io.send_and_read::<Lease>(request.because("the node may have renewed it meanwhile")).await {
+                    Err(refusal) if refusal.error.is_not_found() => None,
+                    Err(refusal) => return Err(refusal),
+                    Ok(lease) => lease.map(|lease| lease.renewed()),
+                };
             io.note(Note::Lease(node.clone(), renewal));
         }
         Ok(())
     }
 
-    /// Decides again, on what is known by now: if the Pod may stay, when its key comes back.
+    /// Decides again with the current state. Returns when to requeue the Pod if it may stay, or `None` if it must leave.
     fn may_stay(&mut self) -> Option<Requeue> {
         if let Some(Fresh { timer, now, doubt, .. }) = self.io.observe_again(()) {
             (self.live.timer, self.live.now, self.live.doubt) = (timer, now, doubt);
@@ -268,7 +270,7 @@ impl Deletion<'_> {
     }
 }
 
-/// The condition with the reason of the deletion.
+/// Builds the condition `DisruptionTarget` with the reason of the deletion.
 fn condition(pod: &CachedPod, known: &[Condition], now: Timestamp) -> Value {
     let known = conditions::get(known, DISRUPTION_TARGET).filter(|known| known.is_true());
     let since = known.and_then(|known| known.last_transition_time).unwrap_or(now);

@@ -1,4 +1,4 @@
-//! Whether a Pod has to leave its node, and when.
+//! The decision whether and when a Pod must leave its node.
 
 use std::time::Duration;
 
@@ -16,31 +16,31 @@ use crate::{
     taints,
 };
 
-/// The longest wait: longer than any cluster lives, and short enough to be added to any time.
+/// Upper limit of a wait: longer than the lifetime of a cluster, and short enough to be added to any time.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// How long a Pod stays at most before its node is looked at again, if its taint seems to be wrong: several passes of the monitor,
-/// which is about to remove the taint.
+/// Longest time after which a Pod that was put off is examined again. It covers several passes of the node monitor, which removes
+/// a wrong taint.
 const RECHECK: Duration = Duration::from_secs(15);
-/// How long a Pod stays at least then.
+/// Shortest time after which a Pod that was put off is examined again.
 const SOON: Duration = Duration::from_millis(10);
 
-const DOUBTFUL: &str = "its node may be well, so its taint may be removed soon";
+const DOUBTFUL: &str = "its node may be healthy, so its taint may be removed soon";
 const LIMITED: &str = "it tolerates a taint of its node for a limited time";
 
 /// How long a Pod may stay on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stay {
-    /// A taint is not tolerated.
+    /// The Pod does not tolerate one of the taints.
     No,
-    /// Every taint is tolerated; this is the shortest `tolerationSeconds`.
+    /// The Pod tolerates every taint; this is the shortest `tolerationSeconds`.
     For(Duration),
-    /// Every taint is tolerated without a limit.
+    /// The Pod tolerates every taint without a limit.
     Always,
 }
 
-/// The stay that the tolerations of a Pod allow: for each taint the first toleration that matches it counts, and the shortest
-/// of these limits decides.
+/// Returns the stay that the tolerations of a Pod allow. The first matching toleration of each taint counts, and the shortest of
+/// their limits decides.
 fn stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> Stay {
     let mut least: Option<i64> = None;
     for taint in taints {
@@ -65,7 +65,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     }
 }
 
-/// Lets a Pod stay a little longer if its node may be well.
+/// Delays the deletion of a Pod a little if its node may be healthy.
 fn put_off(snapshot: &Snapshot, pod: &CachedPod, plan: Plan) -> Plan {
     let known = snapshot.timer.as_ref().filter(|timer| timer.is_put_off && timer.pod == pod.meta.uid);
     let timer = match (known.filter(|timer| !timer.is_due(snapshot.now)), snapshot.doubt) {
@@ -92,21 +92,21 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
         Plan { requeue_after, cancels, then, why }
     };
     let is_waiting = timer.as_ref().is_some_and(|timer| !timer.is_due(*now));
-    let Some(pod) = pod else { return plan(is_waiting, Then::Nothing, "the Pod is gone") };
+    let Some(pod) = pod else { return plan(is_waiting, Then::Nothing, "the Pod does not exist") };
     if pod.meta.is_deleting() && pod.disrupted.is_some() {
         return plan(is_waiting, Then::Nothing, "it is terminating and has the condition with the reason");
     }
-    // The timer of an earlier Pod of the same name ended with that Pod.
+    // The timer of an earlier Pod with the same name ended with that Pod.
     let timer = timer.as_ref().filter(|timer| timer.pod == pod.meta.uid);
     let cancels_other = is_waiting && timer.is_none();
     let Some(taints) = taints else {
-        // A timer outlives its node, whose taints can no longer be removed.
+        // A timer outlives its node, because the taints of a missing node cannot be removed.
         return match timer {
             Some(timer) if timer.is_due(*now) => {
-                plan(false, Then::Delete { since: timer.due }, "its time on its node is over")
+                plan(false, Then::Delete { since: timer.due }, "its time on its node has ended")
             }
-            Some(timer) => plan(false, Then::Wait(timer.clone()), "its time on its node is not over"),
-            None => plan(cancels_other, Then::Nothing, "its node is not known"),
+            Some(timer) => plan(false, Then::Wait(timer.clone()), "its time on its node has not ended"),
+            None => plan(cancels_other, Then::Nothing, "its node is unknown"),
         };
     };
     let cancels_any = timer.is_some() || cancels_other;
@@ -119,12 +119,12 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
         (Stay::For(_), Some(timer)) if timer.is_due(*now) => {
             plan(false, Then::Delete { since: timer.due }, "it no longer tolerates a taint of its node")
         }
-        // A timer is kept as it is, even if the present taints would give another time.
+        // An existing timer is kept, even if the current taints would give another time.
         (Stay::For(_), Some(timer)) => {
             plan(false, Then::Wait(timer.clone()), if timer.is_put_off { DOUBTFUL } else { LIMITED })
         }
         (Stay::For(Duration::ZERO), None) => {
-            plan(cancels_other, Then::Delete { since: *now }, "it tolerates a taint of its node for no time")
+            plan(cancels_other, Then::Delete { since: *now }, "it tolerates a taint of its node for 0 seconds")
         }
         (Stay::For(limit), None) => {
             let due = now.checked_add(limit).unwrap_or(*now);
@@ -133,17 +133,17 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
     }
 }
 
-/// The condition that gives the reason of the deletion: reason and message.
+/// Reason and message of the condition `DisruptionTarget`.
 pub(crate) const DISRUPTION: (&str, &str) =
     ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
 
-/// Whether no condition of a Pod gives the reason of its deletion.
+/// Whether no condition gives the reason of the deletion of a Pod.
 pub(crate) fn lacks_reason(known: &[Condition]) -> bool {
     let known = conditions::get(known, DISRUPTION_TARGET).filter(|known| known.is_true());
     known.is_none_or(|known| (&*known.reason, &*known.message) != DISRUPTION)
 }
 
-/// Whether it depends on the Lease of the node whether its Pods have to leave.
+/// Whether the Lease of the node decides if its Pods must leave: all its `NoExecute` taints come from the node monitor.
 pub(crate) fn depends_on_lease(taints: Option<&[Taint]>) -> bool {
     taints.is_some_and(|taints| !taints.is_empty() && taints::are_ours(taints))
 }

@@ -1,48 +1,48 @@
-//! What the server said lately of nodes whose Pods have to leave, so that each is read once for all its Pods.
+//! Recent reads of nodes whose Pods must leave, so that a node is read once for all its Pods.
 
 use std::{sync::Arc, time::Duration};
 
 use common::{clock::Instant, intern::Text, map::HashMap, meta::Key, taints::Taint};
 use parking_lot::Mutex;
 
-/// How old the state of a node may be on which a Pod is deleted. The read that brought it counts from when it was sent.
+/// Maximum age of a node's state for the deletion of a Pod, counted from the time the read was sent.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What the server said lately of a node.
+/// Result of a recent read of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// Nothing.
+    /// The node was not read recently.
     Unknown,
-    /// Another sync reads the node.
+    /// Another sync is reading the node.
     Awaited,
-    /// Its `NoExecute` taints; `None` if it does not exist.
+    /// The `NoExecute` taints of the node; `None` if the node does not exist.
     Known(Option<Arc<[Taint]>>),
 }
 
-/// The states of nodes.
+/// The recent reads, shared by the syncs and the handlers.
 pub(super) type NodeViews = Arc<Mutex<Nodes>>;
 
-/// A read of a node.
+/// A started or completed read of a node.
 struct Read {
-    /// The Pod because of which the node is read: one read at a time is made for each.
+    /// The Pod whose sync reads the node. A sync reads one node at a time, so the Pod identifies the read.
     pod: Key,
     sent: Instant,
     view: View,
 }
 
-/// The reads that are young enough to decide on.
+/// Reads by the name of the node.
 #[derive(Default)]
 pub(super) struct Nodes(HashMap<Text, Read>);
 
 impl Nodes {
-    /// A node is about to be read because of a Pod.
+    /// Records that the sync of a Pod starts to read a node.
     pub(super) fn begin(&mut self, node: Text, pod: Key, now: Instant) {
         self.0.retain(|_, read| now.saturating_duration_since(read.sent) <= FRESH);
         self.0.insert(node, Read { pod, sent: now, view: View::Awaited });
     }
 
-    /// A node was read because of a Pod, and has these taints; or it could not be read. The answer to an earlier read than the last
-    /// one counts for nothing: something has happened to the node since.
+    /// Stores the result of a read that the sync of a Pod started; `View::Unknown` if the read failed. The result is dropped if
+    /// the node has changed since, or if another read has started.
     pub(super) fn end(&mut self, node: &str, pod: &Key, view: View) {
         match (self.0.get_mut(node).filter(|read| read.pod == *pod), view) {
             (Some(_), View::Unknown) => _ = self.0.remove(node),
@@ -51,12 +51,12 @@ impl Nodes {
         }
     }
 
-    /// Something happened to a node: what was read of it may be wrong.
+    /// Drops the read of a node that has changed.
     pub(super) fn forget(&mut self, node: &str) {
         self.0.remove(node);
     }
 
-    /// What is known of a node.
+    /// Returns the result of a recent read of a node.
     pub(super) fn get(&self, node: &str, now: Instant) -> View {
         let read = self.0.get(node).filter(|read| now.saturating_duration_since(read.sent) <= FRESH);
         read.map_or(View::Unknown, |read| read.view.clone())
@@ -69,7 +69,7 @@ mod tests {
     use crate::world::start;
 
     #[test]
-    fn a_read_counts_for_a_second_from_when_it_was_sent_and_until_something_happens() {
+    fn a_read_is_valid_for_a_second_after_it_was_sent_or_until_the_node_changes() {
         let start = start();
         let at = |millis| start + Duration::from_millis(millis);
         let known = || View::Known(Some(Arc::from(Vec::<Taint>::new())));
@@ -83,16 +83,16 @@ mod tests {
         assert_eq!((nodes.get("n", at(1001)), nodes.get("m", at(1))), (View::Unknown, View::Unknown));
         nodes.begin("n".into(), pod.clone(), at(2000));
         nodes.end("n", &pod, View::Unknown);
-        assert_eq!(nodes.get("n", at(2000)), View::Unknown, "it could not be read");
+        assert_eq!(nodes.get("n", at(2000)), View::Unknown, "the read failed");
         nodes.begin("n".into(), pod.clone(), at(2000));
         nodes.forget("n");
         nodes.end("n", &pod, known());
-        assert_eq!(nodes.get("n", at(2001)), View::Unknown, "it changed while it was read");
+        assert_eq!(nodes.get("n", at(2001)), View::Unknown, "the node changed during the read");
         nodes.begin("n".into(), pod.clone(), at(2000));
         nodes.forget("n");
         nodes.begin("n".into(), other.clone(), at(2001));
         nodes.end("n", &pod, known());
-        assert_eq!(nodes.get("n", at(2002)), View::Awaited, "it changed, and is read again");
+        assert_eq!(nodes.get("n", at(2002)), View::Awaited, "the node changed and is being read again");
         nodes.end("n", &other, known());
         assert_eq!(nodes.get("n", at(2003)), known());
         for second in 0..100 {

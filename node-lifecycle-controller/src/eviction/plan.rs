@@ -1,4 +1,4 @@
-//! What becomes of a Pod, and why.
+//! The plan for a Pod, with its reason.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use common::{clock::Instant, controller::Explain};
 
 use super::snapshot::Timer;
 
-/// What one sync of a Pod does.
+/// Actions of one sync of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The time until the timer is due, if the Pod waits for one.
+    /// Time until the timer is due; `None` if the Pod does not wait.
     pub(crate) requeue_after: Option<Duration>,
-    /// Whether a timer is removed although its Pod was not deleted; this is reported as an Event.
+    /// Whether a timer is removed although its Pod was not deleted; an Event reports this.
     pub(crate) cancels: bool,
-    /// The action.
+    /// The action on the Pod.
     pub(crate) then: Then,
-    /// The reason of the action.
+    /// Reason of the action, for explanations.
     pub(crate) why: &'static str,
 }
 
-/// What happens to a Pod.
+/// Action on a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// The Pod stays, and has no timer afterwards.
+    /// The Pod stays and has no timer.
     Nothing,
     /// The Pod stays until this timer is due.
     Wait(Timer),
     /// The Pod is deleted now.
     Delete {
-        /// When the deletion became due.
+        /// Time at which the deletion became due.
         since: Instant,
     },
 }

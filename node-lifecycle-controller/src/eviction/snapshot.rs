@@ -1,4 +1,4 @@
-//! What is known of a Pod and of its node.
+//! A Pod, its timer, and the taints of its node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,21 +10,21 @@ use common::{
 
 use crate::objects::CachedPod;
 
-/// Everything one sync of a Pod may look at.
+/// Everything that one sync of a Pod reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     /// Namespace and name of the Pod.
     pub(crate) key: Key,
-    /// The Pod, if it exists.
+    /// The cached Pod; `None` if it does not exist.
     pub(crate) pod: Option<Arc<CachedPod>>,
-    /// The `NoExecute` taints of its node; `None` if the node does not exist.
+    /// The `NoExecute` taints of the node; `None` if the node does not exist or cannot be decoded.
     pub(crate) taints: Option<Arc<[Taint]>>,
-    /// For how long at least the node may be well by what this process hears of it, whatever its taints say; not asked for the
-    /// cache.
+    /// Minimum time for which the node may be healthy according to its heartbeats, despite its taints. Always `None` in the first
+    /// snapshot of a sync, which uses only the cache.
     pub(crate) doubt: Option<Duration>,
-    /// The timer of the Pod, or of an earlier Pod of the same name.
+    /// The timer of the Pod, or of an earlier Pod with the same name.
     pub(crate) timer: Option<Timer>,
-    /// The time of the sync.
+    /// Time of the sync.
     pub(crate) now: Instant,
     /// Whether the toleration operators `Lt` and `Gt` are enabled.
     pub(crate) compares: bool,
@@ -33,11 +33,11 @@ pub(crate) struct Snapshot {
 /// A deletion that is due later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Timer {
-    /// The Pod to delete.
+    /// UID of the Pod to delete.
     pub(crate) pod: Uid,
-    /// The time of the deletion.
+    /// Time of the deletion.
     pub(crate) due: Instant,
-    /// Whether the deletion was due before and put off.
+    /// Whether the deletion was due earlier and was put off because the node may be healthy.
     pub(crate) is_put_off: bool,
 }
 

@@ -13,7 +13,7 @@ use super::{
     snapshot::Timer,
 };
 
-/// At most one timer for each name of a Pod. Clones share them.
+/// Timers by the name of their Pod. Clones share the same timers.
 #[derive(Clone, Default)]
 pub(super) struct Timers(Arc<Mutex<HashMap<Key, Timer>>>);
 
@@ -30,8 +30,8 @@ impl Timers {
         self.0.lock().is_empty()
     }
 
-    /// Arms and removes timers. The timer of a Pod that is to be deleted stays until it is deleted: a failed deletion is due
-    /// again at once.
+    /// Starts or removes the timer of a Pod as the plan requires. The timer of a Pod that is being deleted stays until the
+    /// deletion succeeds, so a failed deletion is due again at once.
     pub(super) fn follow(&self, key: &Key, plan: &Plan) {
         let mut timers = self.0.lock();
         match &plan.then {
@@ -41,7 +41,7 @@ impl Timers {
         }
     }
 
-    /// Removes the timer of a Pod that is deleted.
+    /// Removes the timer of a deleted Pod.
     pub(super) fn end(&self, key: &Key, pod: Option<&Uid>) {
         let mut timers = self.0.lock();
         if timers.get(key).is_some_and(|timer| Some(&timer.pod) == pod) {

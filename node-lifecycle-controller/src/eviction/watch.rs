@@ -1,4 +1,4 @@
-//! The events of Pods and nodes that bring a Pod into the queue.
+//! Handlers of Pods and nodes that enqueue Pods.
 
 use std::sync::{Arc, Weak};
 
@@ -30,7 +30,7 @@ pub(super) fn register(caches: &Arc<Caches>, queue: &Queue<Key>, timers: &Timers
     caches.nodes.add_handler(handler(&watch, Watch::on_node));
 }
 
-/// Enqueues Pods. Holds the caches weakly, because the caches hold the handlers.
+/// Enqueues Pods. References the caches weakly, because the caches own the handlers.
 struct Watch {
     queue: Queue<Key>,
     caches: Weak<Caches>,
@@ -60,8 +60,8 @@ impl Watch {
         }
     }
 
-    /// Enqueues the Pods of a node whose `NoExecute` taints changed. On a node that appears without such taints, only Pods with a timer
-    /// are concerned: the node may have been re-created.
+    /// Enqueues the Pods of a node whose `NoExecute` taints changed. For an added node without such taints, enqueues only Pods
+    /// with a timer, because the node may have been re-created.
     fn on_node(&self, event: &Event<Node>, origin: Origin) {
         if origin != Origin::Resync {
             self.nodes.lock().forget(&event.meta().name);

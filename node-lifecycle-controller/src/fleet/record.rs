@@ -1,4 +1,4 @@
-//! What is remembered of one node.
+//! The record of one node.
 
 use std::sync::Arc;
 
@@ -11,38 +11,38 @@ use crate::{
     silence,
 };
 
-/// What is known of a node.
+/// Known facts about a node.
 #[derive(Clone)]
 pub(super) struct Record {
-    /// The newest known state: of the cache, or of an answer to a write.
+    /// Newest known state, from the cache or from an answer to a write.
     pub(super) node: Arc<Node>,
     pub(super) zone: Text,
-    /// When the last sign of life was seen.
+    /// Time at which the last heartbeat was seen.
     pub(super) heard: Instant,
-    /// When the last report of its status was seen; none if its status has not changed since the node is known here.
+    /// Time at which the last status report was seen; `None` if the status has not changed since the record was created.
     pub(super) reported: Option<Instant>,
-    /// The Lease as it was seen last.
+    /// Renewal of the Lease that was seen last.
     pub(super) lease: Option<Renewal>,
-    /// The entry in the schedule.
+    /// Deadline of the node in the schedule.
     pub(super) due: Option<Instant>,
-    /// Since when it waits for a taint.
+    /// Start of the wait for a taint; `None` if the node does not wait.
     pub(super) waits: Option<Instant>,
-    /// Whether its arrival was reported.
+    /// Whether a pass has reported that the node was added.
     pub(super) is_announced: bool,
-    /// The last change of it that failed, until one succeeds or none is necessary.
+    /// The last failed change, until a change succeeds or is unnecessary.
     pub(super) failure: Option<Arc<Failure>>,
-    /// What became of the writes about its silence.
+    /// Attempts to set the conditions of the silent node to `Unknown`.
     pub(super) lapse: LapseAttempts,
 }
 
-/// What another state of a node shows.
+/// Difference between two states of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// A report of the kubelet, which is a sign of life.
+    /// A report of the kubelet, which is a heartbeat.
     Report,
-    /// Another condition `Ready` that no report came with. This program has not written it.
+    /// A new condition `Ready` without a report; this program did not write it.
     Condition,
-    /// Nothing that the kubelet did.
+    /// No activity of the kubelet.
     Nothing,
 }
 
@@ -50,7 +50,7 @@ impl News {
     fn between(known: &Node, node: &Node) -> Self {
         let is_report = match (known.ready(), node.ready()) {
             (_, NodeReady::Absent) => false,
-            // A first report is one of the kubelet unless this program, or another one like it, wrote it.
+            // A first report comes from the kubelet unless its reason shows that this program, or an equivalent one, wrote it.
             (NodeReady::Absent, _) => !silence::is_lapsed(node),
             _ => node.reported() != known.reported(),
         };
@@ -65,7 +65,7 @@ impl News {
 }
 
 impl Record {
-    /// A node that was not known; `lease` is the Lease that is there.
+    /// Creates the record of a new node. `lease` is the current renewal of its Lease.
     pub(super) fn new(node: &Arc<Node>, lease: Option<Renewal>, now: Instant) -> Self {
         Self {
             node: Arc::clone(node),
@@ -81,8 +81,8 @@ impl Record {
         }
     }
 
-    /// Takes over another state of the node. Returns the condition `Ready` before a write of this program that was not answered, if
-    /// that state shows that the write has taken effect.
+    /// Stores a new state of the node. If the state shows that an unanswered write of this program has taken effect, returns the
+    /// condition `Ready` before that write.
     pub(super) fn see(&mut self, node: &Arc<Node>, now: Instant) -> Option<NodeReady> {
         let news = News::between(&self.node, node);
         (self.node, self.zone) = (Arc::clone(node), node.zone());
@@ -100,7 +100,7 @@ impl Record {
         before
     }
 
-    /// How it counts for its zone.
+    /// How the node counts for its zone.
     pub(super) fn counted(&self) -> Counted {
         if self.node.is_excluded() {
             Counted::Excluded
@@ -111,7 +111,7 @@ impl Record {
         }
     }
 
-    /// When its grace period began.
+    /// Time at which the grace period began.
     pub(super) fn patient_since(&self) -> Instant {
         self.lapse.not_taken.map_or(self.heard, |not_taken| not_taken.max(self.heard))
     }

@@ -1,4 +1,4 @@
-//! Which nodes the next pass examines: nodes that have changed, and nodes whose time is over.
+//! The nodes that the next pass examines: changed nodes, and nodes whose deadline has passed.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,10 @@ use common::clock::Instant;
 
 use crate::objects::Name;
 
-/// Nodes that have changed, and the deadlines of nodes.
+/// Changed nodes, and the deadlines of nodes.
 ///
-/// A heartbeat does not move the deadline of its node: an early deadline is put right when it comes up, once in a grace period.
+/// A heartbeat does not move the deadline of its node: the pass at the old deadline sets the new one, so each node is examined
+/// once per grace period.
 #[derive(Default)]
 pub(super) struct Schedule {
     changed: BTreeSet<Name>,
@@ -16,18 +17,18 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The nodes that a pass at that time examines.
+    /// Returns the nodes that a pass at this time examines.
     pub(super) fn due(&self, now: Instant) -> BTreeSet<&Name> {
         let expired = self.deadlines.iter().take_while(|(due, _)| *due < now).map(|(_, name)| name);
         self.changed.iter().chain(expired).collect()
     }
 
-    /// The next pass examines a node.
+    /// Makes the next pass examine a node.
     pub(super) fn touch(&mut self, name: &Name) {
         self.changed.insert(name.clone());
     }
 
-    /// A node has been examined and has not changed since.
+    /// Removes a node that was examined and has not changed since.
     pub(super) fn examined(&mut self, name: &Name) {
         self.changed.remove(name);
     }

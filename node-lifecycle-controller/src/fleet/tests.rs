@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn a_pass_looks_at_nodes_that_changed_and_at_no_others() {
+fn a_pass_examines_only_nodes_that_changed() {
     let mut world = World::new(5000);
     assert_eq!(world.pass().len(), 5000);
     assert_eq!(world.pass().len(), 0);
@@ -18,11 +18,11 @@ fn a_pass_looks_at_nodes_that_changed_and_at_no_others() {
 }
 
 #[test]
-fn each_node_that_renews_its_lease_is_looked_at_once_in_a_grace_period() {
+fn each_node_that_renews_its_lease_is_examined_once_in_a_grace_period() {
     let mut world = World::new(5000);
     world.pass();
-    let mut looked_at = 0;
-    // 500 renewals a second, a pass every 5 seconds, for ten minutes.
+    let mut examined = 0;
+    // 500 renewals per second and a pass every 5 seconds, for ten minutes.
     for second in 0..600_usize {
         world.wait(1);
         for number in 0..500 {
@@ -31,15 +31,15 @@ fn each_node_that_renews_its_lease_is_looked_at_once_in_a_grace_period() {
         if second % 5 == 4 {
             let pass = world.pass();
             assert!(pass.iter().all(|line| line.ends_with("nothing")), "{pass:?}");
-            looked_at += pass.len();
+            examined += pass.len();
         }
     }
-    // Each of 5,000 nodes at most once in 40 seconds: a renewal is at most 10 seconds old when it counts.
-    assert!((5000..=5000 * 15).contains(&looked_at), "{looked_at}");
+    // Each of the 5,000 nodes at most once in 40 seconds: the last renewal is at most 10 seconds old when the deadline is set.
+    assert!((5000..=5000 * 15).contains(&examined), "{examined}");
 }
 
 #[test]
-fn a_silent_node_is_looked_at_until_its_conditions_are_written_and_then_waits() {
+fn a_silent_node_is_examined_until_its_conditions_are_written_and_then_waits() {
     let mut world = World::new(5);
     world.pass();
     world.wait(51);
@@ -48,7 +48,7 @@ fn a_silent_node_is_looked_at_until_its_conditions_are_written_and_then_waits() 
     }
     let lapse = |pass: Vec<String>| pass.into_iter().filter(|line| line.ends_with("lapse")).collect::<Vec<_>>();
     assert_eq!(lapse(world.pass()), ["n0 lapse"]);
-    assert_eq!(lapse(world.pass()), ["n0 lapse"], "as long as it was not written");
+    assert_eq!(lapse(world.pass()), ["n0 lapse"], "the conditions were not written yet");
     world.ready("n0", "Unknown", "NodeStatusUnknown");
     assert_eq!(world.pass(), ["n0 wait"]);
     assert_eq!(world.heads(), ["::a n0 of 1"]);
@@ -56,7 +56,7 @@ fn a_silent_node_is_looked_at_until_its_conditions_are_written_and_then_waits() 
 }
 
 #[test]
-fn a_sign_of_life_ends_the_wait_of_a_silent_node() {
+fn a_heartbeat_ends_the_wait_of_a_silent_node() {
     let mut world = World::new(5);
     world.pass();
     world.wait(51);
@@ -71,7 +71,7 @@ fn a_sign_of_life_ends_the_wait_of_a_silent_node() {
     assert!(world.heads().is_empty());
     assert_eq!(world.pass(), ["n0 nothing"]);
     world.wait(51);
-    assert!(world.pass().contains(&"n0 wait".to_owned()), "it falls silent again");
+    assert!(world.pass().contains(&"n0 wait".to_owned()), "the node is silent again");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_node_keeps_its_place_when_its_cause_changes_and_loses_it_with_its_zone() {
     world.wait(1);
     world.ready("n1", "False", "r");
     world.pass();
-    assert_eq!(world.heads(), ["::a n3 of 2"], "who came first");
+    assert_eq!(world.heads(), ["::a n3 of 2"], "the node that came first");
     world.ready("n3", "Unknown", "r");
     world.pass();
     assert_eq!(world.heads(), ["::a n3 of 2"]);
@@ -99,7 +99,7 @@ fn a_node_keeps_its_place_when_its_cause_changes_and_loses_it_with_its_zone() {
 }
 
 #[test]
-fn a_node_that_has_recovered_while_its_taint_was_on_its_way_is_not_put_back() {
+fn a_node_that_recovered_during_the_write_of_its_taint_does_not_wait_again() {
     let mut world = World::new(2);
     world.ready("n0", "Unknown", "r");
     world.pass();
@@ -112,7 +112,7 @@ fn a_node_that_has_recovered_while_its_taint_was_on_its_way_is_not_put_back() {
 }
 
 #[test]
-fn zones_are_counted_and_forgotten_with_their_last_node() {
+fn zones_are_counted_and_removed_with_their_last_node() {
     let mut world = World::new(3);
     world.ready("n0", "False", "r");
     world.see("n1", |node| node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!(""));
@@ -128,7 +128,7 @@ fn zones_are_counted_and_forgotten_with_their_last_node() {
 }
 
 #[test]
-fn zones_that_come_and_go_without_a_pass_leave_nothing() {
+fn zones_that_appear_and_vanish_without_a_pass_leave_nothing() {
     let mut world = World::new(1);
     for number in 0..100 {
         world.see("n0", |node| {
@@ -140,7 +140,7 @@ fn zones_that_come_and_go_without_a_pass_leave_nothing() {
 }
 
 #[test]
-fn what_happens_during_a_pass_is_left_to_the_next_one() {
+fn changes_during_a_pass_are_left_to_the_next_pass() {
     let mut world = World::new(3);
     world.pass();
     world.ready("n0", "False", "r");
@@ -149,11 +149,11 @@ fn what_happens_during_a_pass_is_left_to_the_next_one() {
     world.see("n3", |_| {});
     world.fleet.forget(&Arc::from("n1"));
     world.fleet.passed(&plan, world.now);
-    assert!(world.heads().is_empty(), "it is ready by now");
+    assert!(world.heads().is_empty(), "the node is ready by now");
     let due = world.reports();
     assert_eq!((due.arrived.len(), due.departed.len()), (1, 1));
     assert_eq!(world.pass(), ["n0 nothing", "n3 nothing"]);
-    // A node that is made again while its arrival is told of arrives twice.
+    // A node that is re-created while its arrival is reported arrives twice.
     world.see("n4", |_| {});
     let plan = world.decide();
     world.fleet.see(&member("n4", "other", 1000, |_| {}), None, false, world.now);
@@ -162,18 +162,18 @@ fn what_happens_during_a_pass_is_left_to_the_next_one() {
 }
 
 #[test]
-fn a_write_without_an_answer_is_told_of_once() {
+fn an_unanswered_write_is_reported_once() {
     let lapsed = |world: &mut World| {
         world.ready("n0", "Unknown", silence::STOPPED.0);
         world.reports().lapsed.len()
     };
     let mut world = World::new(1);
     world.fleet.spare("n0", true, world.now);
-    assert_eq!(lapsed(&mut world), 1, "it took effect");
+    assert_eq!(lapsed(&mut world), 1, "the write took effect");
     let mut world = World::new(1);
     world.fleet.spare("n0", true, world.now);
     world.fleet.was_lapsed("n0");
-    assert_eq!(lapsed(&mut world), 0, "a later one took effect, and was told of");
+    assert_eq!(lapsed(&mut world), 0, "a later write took effect and was reported");
     let mut world = World::new(1);
     world.fleet.spare("n0", true, world.now);
     world.ready("n0", "False", "KubeletNotReady");
@@ -182,13 +182,13 @@ fn a_write_without_an_answer_is_told_of_once() {
 }
 
 #[test]
-fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until_it_is_heard() {
+fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until_its_next_heartbeat() {
     let mut world = World::new(3);
     let ready = |world: &World| world.fleet.zones.standings()[&Text::new(":\0:a")].count.ready;
     world.fleet.spare("n0", false, world.now);
     assert_eq!(ready(&world), 2);
     world.see("n0", |node| node["spec"]["unschedulable"] = json!(true));
-    assert_eq!(ready(&world), 2, "a write of somebody else");
+    assert_eq!(ready(&world), 2, "a write of another client");
     world.renew("n0");
     assert_eq!(ready(&world), 3);
     world.fleet.spare("n0", false, world.now);
@@ -200,7 +200,7 @@ fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until
 }
 
 #[test]
-fn a_re_created_node_begins_anew_and_an_older_state_is_ignored() {
+fn a_re_created_node_has_a_new_grace_period_and_an_older_state_is_ignored() {
     let mut world = World::new(1);
     world.pass();
     world.wait(45);
@@ -215,9 +215,9 @@ fn a_re_created_node_begins_anew_and_an_older_state_is_ignored() {
     assert!(world.fleet.node("n0").unwrap().is_unschedulable(), "the data of the server was restored");
 }
 
-/// The table of the specification: which states of a node are signs of life.
+/// The table of the specification: states of a node that are heartbeats.
 #[test]
-fn reports_that_differ_are_signs_of_life_and_writes_of_others_are_not() {
+fn new_reports_are_heartbeats_and_writes_of_others_are_not() {
     let silent = |change: fn(&mut Value)| {
         let mut world = World::new(1);
         world.pass();
@@ -227,21 +227,21 @@ fn reports_that_differ_are_signs_of_life_and_writes_of_others_are_not() {
         world.fleet.is_silent("n0", world.now)
     };
     assert!(silent(|_| {}), "the same report");
-    assert!(silent(|node| node["spec"]["unschedulable"] = json!(true)), "a user");
+    assert!(silent(|node| node["spec"]["unschedulable"] = json!(true)), "a write of a user");
     assert!(!silent(|node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-11-21T09:05:00Z")));
     assert!(
         !silent(|node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2020-01-01T00:00:00Z")),
-        "a clock that goes back"
+        "a clock that was set back"
     );
     assert!(
         !silent(|node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2036-01-01T00:00:00Z")),
         "a clock in the future"
     );
-    assert!(silent(|node| node["status"]["conditions"][0]["status"] = json!("Unknown")), "what this program writes");
+    assert!(silent(|node| node["status"]["conditions"][0]["status"] = json!("Unknown")), "a write of this program");
 }
 
 #[test]
-fn a_lease_counts_when_its_time_changes() {
+fn a_lease_is_a_heartbeat_when_its_time_changes() {
     let mut world = World::new(1);
     world.pass();
     let at = |second| Some(Timestamp::from_second(second).unwrap());
@@ -255,11 +255,11 @@ fn a_lease_counts_when_its_time_changes() {
     assert_eq!(renew(None), 10);
     assert_eq!(renew(at(100)), 0);
     assert_eq!(renew(at(100)), 10);
-    assert_eq!(renew(at(50)), 0, "also when the clock of the node goes back");
+    assert_eq!(renew(at(50)), 0, "also when the clock of the node is set back");
 }
 
 #[test]
-fn only_nodes_that_were_announced_are_said_to_leave() {
+fn only_nodes_whose_arrival_was_reported_are_reported_as_removed() {
     let mut world = World::new(2);
     world.fleet.forget(&Arc::from("n0"));
     let due = world.reports();
@@ -273,7 +273,7 @@ fn only_nodes_that_were_announced_are_said_to_leave() {
 }
 
 #[test]
-fn a_node_is_not_silent_in_the_first_pass_that_looks_at_it() {
+fn a_node_is_not_silent_in_the_first_pass_that_examines_it() {
     let mut world = World::new(1);
     world.wait(60);
     assert_eq!(world.pass(), ["n0 nothing"]);
@@ -283,8 +283,8 @@ fn a_node_is_not_silent_in_the_first_pass_that_looks_at_it() {
     assert_eq!(world.pass(), ["n0 lapse"]);
 }
 
-/// The rows of the specification's table of health records: for how many seconds nothing has been heard of a node when this
-/// state of it is seen, 40 seconds after the one before. Upstream counts from the creation of the node in row a.
+/// The rows of the specification's table of health records: the seconds since the last heartbeat when this state of a node is
+/// seen 40 seconds after the state before. In row a, upstream counts from the creation of the node.
 #[test]
 fn each_row_of_the_table_of_records() {
     let report = |status: &str, reason: &str, at: &str| json!([{"type": "Ready", "status": status, "reason": reason, "lastHeartbeatTime": at}]);
@@ -312,7 +312,7 @@ fn each_row_of_the_table_of_records() {
         world.see("n", |node| node["status"]["conditions"] = after);
         let heard = |world: &World| world.fleet.standing("n", world.now, None).unwrap().heard_ago.as_secs();
         assert_eq!(heard(&world), heard_ago, "{row}");
-        // The Lease that was seen before is no news, whatever the row.
+        // The Lease that was seen before is no heartbeat in any row.
         let seen = Timestamp::from_second(1_700_000_000 + 3).unwrap();
         if world.fleet.records["n"].lease == Some(Some(seen)) {
             world.fleet.renewed("n", Some(seen), world.now);

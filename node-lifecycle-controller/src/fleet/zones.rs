@@ -1,4 +1,4 @@
-//! The zones of nodes: how many nodes of each are ready, and which of them wait for a taint.
+//! The zones of nodes: numbers of ready nodes, and nodes that wait for a taint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,21 +13,21 @@ use crate::{
 /// How a node counts for its zone.
 #[derive(Clone, Copy)]
 pub(super) enum Counted {
-    /// Not at all.
+    /// The node does not count.
     Excluded,
     Ready,
     NotReady,
 }
 
-/// A zone.
+/// A zone with its nodes, its state and its limiter.
 pub(super) struct Zone {
     count: Count,
     excluded: usize,
     state: ZoneState,
     pub(super) limiter: Limiter,
-    /// The nodes that wait for a taint, by the time since when.
+    /// Nodes that wait for a taint, ordered by the start of their wait.
     pub(super) waiting: BTreeSet<(Instant, Name)>,
-    /// Whether a pass has reported it.
+    /// Whether a pass has reported the zone.
     is_reported: bool,
 }
 
@@ -51,7 +51,7 @@ impl Zone {
 pub(crate) struct Zones {
     pub(super) limits: ZoneLimits,
     by_name: BTreeMap<Text, Zone>,
-    /// Zones that passes have reported and that have lost their last node, since the last pass.
+    /// Reported zones that have lost their last node since the last pass.
     vanished: BTreeSet<Text>,
 }
 
@@ -60,14 +60,14 @@ impl Zones {
         Self { limits, by_name: BTreeMap::new(), vanished: BTreeSet::new() }
     }
 
-    /// A node enters a zone.
+    /// Adds a node to a zone.
     pub(super) fn enter(&mut self, name: &Text, counted: Counted, now: Instant) {
         let zone = self.by_name.entry(name.clone()).or_insert_with(|| Zone::new(&self.limits, now));
         *zone.counter(counted) += 1;
         self.vanished.remove(name);
     }
 
-    /// A node leaves a zone. A zone ends with its last node.
+    /// Removes a node from a zone, and the zone itself after the last node.
     pub(super) fn leave(&mut self, name: &Text, counted: Counted) {
         let Some(zone) = self.by_name.get_mut(name) else { return };
         let count = zone.counter(counted);
@@ -80,7 +80,7 @@ impl Zones {
         }
     }
 
-    /// A node counts otherwise for its zone.
+    /// Moves a node of a zone from one counter to another.
     pub(super) fn recount(&mut self, zone: &Text, from: Counted, to: Counted) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             *zone.counter(from) -= 1;
@@ -88,14 +88,14 @@ impl Zones {
         }
     }
 
-    /// A node of a zone begins to wait for a taint.
+    /// Makes a node of a zone wait for a taint.
     pub(super) fn wait(&mut self, zone: &Text, name: &Name, since: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.waiting.insert((since, name.clone()));
         }
     }
 
-    /// A node of a zone that waits since that time, if it does, no longer waits.
+    /// Ends the wait of a node that has waited since this time; does nothing for `None`.
     pub(super) fn end_wait(&mut self, zone: &Text, name: &Name, since: Option<Instant>) {
         if let (Some(since), Some(zone)) = (since, self.by_name.get_mut(zone)) {
             zone.waiting.remove(&(since, name.clone()));
@@ -119,23 +119,23 @@ impl Zones {
         self.by_name.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
     }
 
-    /// How many nodes wait for a taint.
+    /// Number of nodes that wait for a taint.
     pub(crate) fn waiting(&self) -> usize {
         self.by_name.values().map(|zone| zone.waiting.len()).sum()
     }
 
-    /// How many of them are in a zone where nodes are tainted now.
+    /// Number of nodes that wait in zones with a positive tainting rate.
     pub(crate) fn expected(&self) -> usize {
         let zones = self.by_name.values().filter(|zone| zone.limiter.rate() > 0.0);
         zones.map(|zone| zone.waiting.len()).sum()
     }
 
-    /// The zones that have no node any more, once.
+    /// Returns the zones that lost their last node, each once.
     pub(crate) fn take_vanished(&mut self) -> BTreeSet<Text> {
         std::mem::take(&mut self.vanished)
     }
 
-    /// Takes over what a pass has reported and decided.
+    /// Applies the changes that a pass has decided.
     pub(super) fn passed(&mut self, changes: &BTreeMap<Text, ZoneChange>, now: Instant) {
         self.by_name.values_mut().for_each(|zone| zone.is_reported = true);
         for (name, change) in changes {
@@ -146,7 +146,7 @@ impl Zones {
         }
     }
 
-    /// Takes the token of a zone.
+    /// Takes the token of a zone's limiter.
     pub(crate) fn spend(&mut self, zone: &Text, now: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.limiter.take(now);

@@ -17,25 +17,25 @@ use super::{
 };
 use crate::objects::{CachedPod, DISRUPTION_TARGET, NODES, Node};
 
-/// How many nodes a pass reads from the server at once, in the order of the plan.
+/// Number of nodes that a pass reads from the server concurrently, in the order of the plan.
 const NODES_AT_ONCE: usize = 8;
-/// How many Pods of one pass are removed at once.
+/// Number of Pods that a pass removes concurrently.
 const PODS_AT_ONCE: usize = 50;
-/// How often a removal is attempted when the Pod changes meanwhile.
+/// Maximum number of attempts to remove a Pod that changes meanwhile.
 const ATTEMPTS: usize = 3;
 
-/// What a pass reports to the collector.
+/// A report of a pass for logs and metrics.
 #[derive(Debug)]
 pub(crate) enum Note {
-    /// A Pod is about to be removed.
+    /// The removal of a Pod starts.
     Removes(Arc<CachedPod>, Reason),
-    /// A Pod is removed; the error says why not.
+    /// The removal of a Pod has ended, with the error if it failed.
     Removed(Arc<CachedPod>, Reason, Option<api::Error>),
     /// A node could not be read.
     Unread(Text, api::Error),
 }
 
-/// Asks for that many ended Pods that are removed after this one.
+/// Requests this number of ended Pods that follow this Pod in the order of removal.
 #[derive(Debug)]
 pub(crate) struct Behind(pub(crate) Arc<CachedPod>, pub(crate) usize);
 
@@ -46,7 +46,7 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Carries a plan out.
+/// Executes the plan of a pass.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     remove(&plan.terminated, io).await;
     remove_other_ended(plan, io).await;
@@ -63,7 +63,7 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     Ok(Requeue::After(plan.pause()))
 }
 
-/// Removes the ended Pods that the plan did not take up, a part after the other. A forecast knows of none.
+/// Removes the excess ended Pods beyond the plan, chunk by chunk. A forecast has none of them.
 async fn remove_other_ended(plan: &Plan, io: Io<'_>) {
     let mut last = plan.terminated.last().map(|victim| Arc::clone(&victim.pod));
     let mut left = plan.excess.saturating_sub(plan.terminated.len());
@@ -80,12 +80,12 @@ async fn remove(victims: &[Victim], io: Io<'_>) {
     io.all(Pace::AtMost(PODS_AT_ONCE), victims, |victim| remove_pod(victim, io)).await;
 }
 
-/// Reads a node whose Pods are to be removed. If the node cannot be read, its Pods stay.
+/// Reads a node and returns whether its Pods may be removed. If the read fails, the Pods stay.
 async fn is_confirmed(OfNode { node, .. }: &OfNode, reason: Reason, io: Io<'_>) -> Result<bool, Infallible> {
     let request = Request::get(NODES, &"".into(), &node.as_str().into());
-    let request = request.because("to remove its Pods, it must be as the cache has it");
+    let request = request.because("its Pods are removed only if it equals the cached state");
     let is_confirmed = match io.send_and_read::<Node>(request).await {
-        // A forecast expects the node to be as it is in the cache.
+        // A forecast expects the node to equal the cached one.
         Ok(None) => true,
         Ok(Some(live)) => reason.is_confirmed_by(Some(&live)),
         Err(refusal) if refusal.error.is_not_found() => reason.is_confirmed_by(None),
@@ -95,12 +95,12 @@ async fn is_confirmed(OfNode { node, .. }: &OfNode, reason: Reason, io: Io<'_>) 
         }
     };
     if !is_confirmed {
-        io.deviate(format!("Node {node} is not as the cache has it"));
+        io.deviate(format!("Node {node} differs from the cache"));
     }
     Ok(is_confirmed)
 }
 
-/// Removes a Pod without the help of its kubelet.
+/// Removes a Pod without its kubelet, and reports the result.
 async fn remove_pod(victim: &Victim, io: Io<'_>) -> Result<(), Infallible> {
     let Victim { pod, reason } = victim;
     io.note(Note::Removes(Arc::clone(pod), *reason));
@@ -109,7 +109,7 @@ async fn remove_pod(victim: &Victim, io: Io<'_>) -> Result<(), Infallible> {
     Ok(())
 }
 
-/// Removes a Pod. One that changed since it was judged is read again, and removed only if the reason still holds.
+/// Removes a Pod. A Pod that changed since the judgement is read again, and removed only if the reason still applies.
 async fn remove_while_reason_holds(victim: &Victim, io: Io<'_>) -> Result<(), api::Error> {
     let mut judged = Arc::clone(&victim.pod);
     let mut attempt = 1;
@@ -130,14 +130,14 @@ async fn remove_while_reason_holds(victim: &Victim, io: Io<'_>) -> Result<(), ap
             Err(refusal) => return Err(refusal.error),
             Ok(Some(live)) if victim.reason.still_holds(&victim.pod, &live) => judged = Arc::new(live),
             Ok(_) => {
-                io.deviate("the reason does not hold any more");
+                io.deviate("the reason of the removal no longer applies");
                 return Ok(());
             }
         }
     }
 }
 
-/// Writes the phase of a Pod that has not ended, and deletes this version of the Pod without grace.
+/// Sets the phase of a Pod that has not ended to Failed, and deletes this version of the Pod with a grace period of 0.
 async fn remove_version(victim: &Victim, pod: &CachedPod, io: Io<'_>) -> Result<(), Refusal> {
     let meta = &pod.meta;
     if !pod.phase.is_terminal() {

@@ -1,4 +1,4 @@
-//! Deciding what a pass of the Pod garbage collector removes.
+//! The decision which Pods a pass removes.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::objects::CachedPod;
 
-/// By how much the number of Pods that have ended exceeds the threshold.
+/// Returns by how many Pods the number of ended Pods exceeds the threshold.
 pub(crate) fn excess(ended_count: usize, threshold: i64) -> usize {
     match usize::try_from(threshold) {
         Ok(0) | Err(_) => 0,
@@ -22,7 +22,7 @@ pub(crate) fn excess(ended_count: usize, threshold: i64) -> usize {
     }
 }
 
-/// Decides what a pass removes. Upstream: `pkg/controller/podgc`, `gc`.
+/// Decides which Pods a pass removes. Upstream: `pkg/controller/podgc`, `gc`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { missing, quarantine, limits, now, ended_count, .. } = snapshot;
     let out_of_service = snapshot.terminating.iter().filter(|(node, _)| node.is_out_of_service());
@@ -49,7 +49,7 @@ fn victims(pods: &[Arc<CachedPod>], reason: Reason) -> Vec<Victim> {
     pods.iter().map(|pod| Victim { pod: Arc::clone(pod), reason }).collect()
 }
 
-/// Evicted Pods come first, then older Pods; names decide between Pods of the same age.
+/// Order of removal: evicted Pods first, then older Pods, then by name and namespace.
 pub(crate) fn removal_order(a: &Arc<CachedPod>, b: &Arc<CachedPod>) -> Ordering {
     let is_evicted = |pod: &CachedPod| pod.phase == Phase::Failed && pod.evicted;
     let order = Reverse(is_evicted(a)).cmp(&Reverse(is_evicted(b)));

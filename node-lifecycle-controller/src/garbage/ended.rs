@@ -1,5 +1,4 @@
-//! The Pods that have ended, kept in the order in which they are removed: a pass takes up as many as it can act on, and neither
-//! looks at the others nor sorts them.
+//! The ended Pods in the order of removal: a pass takes as many as it can act on, and neither visits nor sorts the others.
 
 use std::{cmp::Ordering, collections::BTreeSet, ops::Bound, sync::Arc};
 
@@ -9,11 +8,11 @@ use parking_lot::Mutex;
 use super::decide::removal_order;
 use crate::objects::CachedPod;
 
-/// All of them.
+/// All ended Pods, in the order of removal.
 #[derive(Default)]
 pub(super) struct EndedPods(BTreeSet<Ended>);
 
-/// A Pod by its place in that order, which its namespace and name make its own.
+/// A Pod that compares by the order of removal, in which namespace and name break all ties.
 struct Ended(Arc<CachedPod>);
 
 impl Ord for Ended {
@@ -39,7 +38,7 @@ impl PartialEq for Ended {
 impl Eq for Ended {}
 
 impl EndedPods {
-    /// The ended Pods of a cache, from now on.
+    /// Returns the ended Pods of a cache, kept up to date by a handler.
     pub(super) fn of(pods: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
         let ended = Arc::new(Mutex::new(Self::default()));
         let followed = Arc::clone(&ended);
@@ -79,12 +78,12 @@ impl EndedPods {
         }
     }
 
-    /// How many there are.
+    /// Number of ended Pods.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The first `count` of them behind `last`, or of all.
+    /// Returns the first `count` Pods after `last`, or the first ones of all if `last` is `None`.
     pub(super) fn first(&self, count: usize, last: Option<&Arc<CachedPod>>) -> Vec<Arc<CachedPod>> {
         let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(Ended(Arc::clone(last))));
         self.0.range((from, Bound::Unbounded)).take(count).map(|ended| Arc::clone(&ended.0)).collect()
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_followed_through_their_lives() {
+    fn ended_pods_follow_the_events_of_the_cache() {
         let mut ended = EndedPods::default();
         let (old, young) = (pod("old", 1, "Succeeded"), pod("young", 2, "Failed"));
         for event in [
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_a_pass_costs_the_same_however_many_pods_have_ended() {
+    fn the_cost_of_a_chunk_does_not_depend_on_the_number_of_ended_pods() {
         let mut ended = EndedPods::default();
         let pods: Vec<_> = (0..150_000_i64)
             .map(|number| pod(&format!("p{number}"), number.wrapping_mul(0x9e37_79b9_7f4a) % 100_000, "Succeeded"))
@@ -153,14 +152,14 @@ mod tests {
             let compared = COMPARISONS.with(Cell::get);
             assert!(compared <= 400, "{compared} comparisons for {CHUNK} of {} Pods", pods.len());
             let held = pods.iter().filter(|pod| Arc::strong_count(pod) > 2).count();
-            assert!(held <= CHUNK + 1, "{held} Pods are held");
+            assert!(held <= CHUNK + 1, "{held} Pods are referenced by the pass");
             assert!(chunk.is_sorted_by(|a, b| removal_order(a, b).is_lt()));
             let Some(next) = chunk.last() else { break };
             assert!(last.is_none_or(|last| removal_order(&last, next).is_lt()));
             last = Some(Arc::clone(next));
             steps += 1;
             if steps > 3 {
-                // Checking all Pods after every step takes long.
+                // A check of all Pods after every step would take too long.
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! The part of the caches that a pass of the Pod garbage collector can act on.
+//! Reads the part of the caches on which a pass of the Pod garbage collector can act.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{caches::CacheView, objects::CachedPod};
 
-/// Reads the caches. Changes nothing, so it can be called for diagnostics as well.
+/// Reads the caches without changing anything, so diagnostics can call it as well.
 ///
-/// The cost grows with the number of nodes and of Pods that may be removed, not with the number of Pods.
+/// The cost grows with the number of nodes and of Pods that may be removed, not with the number of all Pods.
 pub(super) fn observe(
     caches: CacheView<'_>,
     ended: &EndedPods,

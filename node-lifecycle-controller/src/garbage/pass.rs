@@ -1,10 +1,10 @@
-//! The key of a loop that looks at everything, again and again.
+//! The only key of the Pod garbage collector.
 
 use std::fmt;
 
 use common::queue::QueueKey;
 
-/// One pass over everything.
+/// One pass over all Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pass;
 

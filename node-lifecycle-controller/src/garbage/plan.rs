@@ -1,4 +1,4 @@
-//! Which Pods a pass removes, and why.
+//! The Pods that a pass removes, with the reasons.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,10 +7,10 @@ use common::{controller::Explain, duration, intern::Text};
 use super::{quarantine::Quarantine, snapshot::Limits};
 use crate::objects::{CachedPod, Node};
 
-/// The pause before a pass that takes up what the last one left.
+/// Pause before the next pass if this pass could not handle all due nodes.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// The reason of a removal, as metrics name it.
+/// Reason of a removal, named as in upstream's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The Pod has ended, and more Pods have ended than are kept.
@@ -24,7 +24,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// The value of the metric label.
+    /// The value of the metric label `reason`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Terminated => "terminated",
@@ -34,7 +34,7 @@ impl Reason {
         }
     }
 
-    /// Whether the reason for which `judged` is removed is true of its live state as well.
+    /// Whether the reason for removing `judged` also applies to its live state.
     pub(crate) fn still_holds(self, judged: &CachedPod, live: &CachedPod) -> bool {
         let holds = match self {
             Self::Terminated => live.has_ended(),
@@ -44,7 +44,7 @@ impl Reason {
         holds && live.meta.uid == judged.meta.uid
     }
 
-    /// Whether the live state of a node is a reason to remove its Pods; `None`: there is no such node.
+    /// Whether the live state of a node is a reason to remove its Pods. `None` means that the node does not exist.
     pub(crate) fn is_confirmed_by(self, live: Option<&Node>) -> bool {
         match self {
             Self::OutOfService => live.is_some_and(Node::is_out_of_service),
@@ -57,27 +57,27 @@ impl Reason {
 /// A Pod to remove.
 #[derive(Clone, Debug)]
 pub(crate) struct Victim {
-    /// The Pod.
+    /// The judged version of the Pod.
     pub(crate) pod: Arc<CachedPod>,
-    /// The reason.
+    /// Reason of the removal.
     pub(crate) reason: Reason,
 }
 
 /// A node that is read from the server before its Pods are removed.
 #[derive(Clone, Debug)]
 pub(crate) struct OfNode {
-    /// The name of the node.
+    /// Name of the node.
     pub(crate) node: Text,
-    /// The Pods to remove if the server confirms the state of the node.
+    /// Pods to remove if the server confirms the state of the node.
     pub(crate) pods: Vec<Victim>,
 }
 
-/// What a pass does, in this order.
+/// Actions of a pass, in this order.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The first of the Pods that have ended.
+    /// The first chunk of ended Pods to remove.
     pub(crate) terminated: Vec<Victim>,
-    /// How many of these are removed in all.
+    /// Total number of ended Pods to remove.
     pub(crate) excess: usize,
     /// Terminating Pods on nodes that are out of service.
     pub(crate) out_of_service: Vec<OfNode>,
@@ -85,20 +85,20 @@ pub(crate) struct Plan {
     pub(crate) orphaned: Vec<OfNode>,
     /// Terminating Pods without a node.
     pub(crate) unscheduled: Vec<Victim>,
-    /// The quarantine as this pass leaves it.
+    /// The quarantine after this pass.
     pub(crate) quarantine: Quarantine,
-    /// Nodes that are missing and whose quarantine is not over.
+    /// Missing nodes whose quarantine has not ended.
     pub(crate) quarantined: Vec<Text>,
-    /// Whether more nodes are due than one pass takes up.
+    /// Whether more nodes are due than one pass handles.
     pub(crate) is_partial: bool,
-    /// The number of Pods that have ended.
+    /// Number of Pods that have ended.
     pub(crate) ended_count: usize,
-    /// The configured limits.
+    /// Threshold and periods from flags and tunes.
     pub(crate) limits: Limits,
 }
 
 impl Plan {
-    /// The pause before the next pass.
+    /// Pause before the next pass.
     pub(crate) fn pause(&self) -> Duration {
         if self.is_partial { AT_ONCE } else { self.limits.period }
     }
@@ -125,7 +125,7 @@ impl Explain for Plan {
 }
 
 impl Victim {
-    /// Why it is removed, with its namespace: one pass removes Pods of many.
+    /// Returns the reason with the namespace of the Pod, because one pass removes Pods of many namespaces.
     pub(crate) fn why(&self) -> String {
         let why = match self.reason {
             Reason::Terminated => "more Pods have ended than are kept",

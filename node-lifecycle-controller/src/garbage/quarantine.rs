@@ -1,4 +1,4 @@
-//! How long nodes have been missing.
+//! The time at which each missing node was first missed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,12 +7,12 @@ use std::{
 
 use common::{clock::Instant, intern::Text};
 
-/// The missing nodes that Pods name, each with the time of the pass that first missed it.
+/// The missing nodes to which Pods are assigned, each with the time of the pass that first missed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quarantine(BTreeMap<Text, Instant>);
 
 impl Quarantine {
-    /// The nodes of `missing` that have been missing for at least `period`.
+    /// Returns the nodes of `missing` that have been missing for at least `period`.
     pub(crate) fn due<'a>(
         &'a self,
         missing: &'a BTreeSet<Text>,
@@ -23,8 +23,8 @@ impl Quarantine {
         missing.iter().filter(move |node| self.0.get(*node).is_some_and(is_over))
     }
 
-    /// The quarantine after a pass that examined the nodes of `examined`: their time begins anew, nodes that are missing for
-    /// the first time enter, and nodes that are back leave.
+    /// Returns the quarantine after a pass that examined the nodes in `examined`. The time of examined nodes restarts, newly
+    /// missing nodes are added, and nodes that exist again are removed.
     pub(crate) fn next<'a>(
         &self,
         missing: &BTreeSet<Text>,
@@ -46,7 +46,7 @@ mod tests {
     use crate::world::{set, start};
 
     #[test]
-    fn a_node_is_due_when_it_was_missing_for_the_whole_period() {
+    fn a_node_is_due_after_it_was_missing_for_the_whole_period() {
         let origin = start();
         let period = Duration::from_secs(40);
         let mut quarantine = Quarantine::default();
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(pass(&["a"], 0), set(&[]));
         assert_eq!(pass(&["a", "b"], 20), set(&[]));
         assert_eq!(pass(&["a", "b"], 40), set(&["a"]));
-        // The time of "a" begins anew after it was examined; "b" is new again after it was back.
+        // The time of "a" restarts after its examination; "b" is new again, because it existed in between.
         assert_eq!(pass(&["a"], 60), set(&[]));
         assert_eq!(pass(&["a", "b"], 80), set(&["a"]));
         assert_eq!(pass(&["b"], 119), set(&[]));
@@ -74,6 +74,6 @@ mod tests {
         let later = origin + period;
         let next = first.next(&missing, [Text::new("a")].iter(), later);
         assert_eq!(next.due(&missing, later, period).collect::<Vec<_>>(), [&Text::new("b")]);
-        assert_eq!(first.due(&missing, later, period).count(), 2, "a look changes nothing");
+        assert_eq!(first.due(&missing, later, period).count(), 2, "a query changes nothing");
     }
 }

@@ -1,7 +1,7 @@
-//! The time for which no node has been judged, because this process does not see what nodes do.
+//! The time for which no node has been judged, because this process has no live view of nodes.
 //!
-//! It is told from passes, not from single proofs of sight: while Leases cannot be watched, an event of a Node is a proof,
-//! and still no pass judges a node.
+//! This time is derived from passes, not from single events: while Leases cannot be watched, an event of a Node is evidence of a
+//! live view, but no pass judges a node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,17 +15,17 @@ pub(crate) struct Blindness {
     context: Context,
     fleet: Arc<Mutex<Fleet>>,
     started: Instant,
-    /// When the blindness began that the last pass found. A process is blind until its first pass.
+    /// Start of the blindness that the last pass found; `None` if it was not blind. A process is blind until its first pass.
     since: Mutex<Option<Instant>>,
-    /// Whether the last pass judged nobody because nothing was seen.
+    /// Whether the last pass judged no node because of blindness.
     is_noted: Mutex<bool>,
 }
 
-/// A change that a pass brings.
+/// A change between two passes.
 pub(super) enum Change {
     /// The process became blind.
     Began,
-    /// The process sees again.
+    /// The process has a live view again.
     Ended,
 }
 
@@ -35,8 +35,8 @@ impl Blindness {
         Self { context, fleet, started, since: Mutex::new(Some(started)), is_noted: Mutex::default() }
     }
 
-    /// Takes over from a pass at `now` whether it was blind. `unseen_for`: how old the last proof of sight is, where it is
-    /// too old.
+    /// Records whether a pass at `now` was blind, and returns the change. `unseen_for` is the age of the last evidence of a live
+    /// view, if it is too old.
     pub(super) fn note(&self, is_blind: bool, unseen_for: Option<Duration>, now: Instant) -> Option<Change> {
         let mut since = self.since.lock();
         *since = is_blind.then(|| since.unwrap_or_else(|| earlier(now, unseen_for.unwrap_or_default())));
@@ -47,8 +47,8 @@ impl Blindness {
         }
     }
 
-    /// How long this process has judged no node, or has seen nothing; none if it sees. A standby judges no node and is
-    /// never blind.
+    /// How long this process has judged no node, or has had no live view; `None` if it is not blind. A standby judges no node and
+    /// is never blind.
     pub(crate) fn duration(&self) -> Option<Duration> {
         let from = if self.context.settings.shadow() { self.started } else { self.context.gate.open_since()? };
         let now = self.context.clock.instant();

@@ -9,23 +9,23 @@ use crate::{
     taints::{self, Cause, TaintChange},
 };
 
-/// Why a change of a node is made.
+/// Purpose of a change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Pods may stay there again.
+    /// Removes the `NoExecute` taints, so that Pods may stay.
     Relieve,
-    /// Its taint does not fit its condition any more.
+    /// Replaces a `NoExecute` taint that no longer fits the condition `Ready`.
     Swap,
-    /// Its turn to be tainted has come.
+    /// Adds the `NoExecute` taint of a node that has waited for it.
     Taint,
-    /// Its taints and labels follow from its conditions and labels.
+    /// Updates the taints and labels that follow from the conditions and labels of the node.
     Upkeep,
 }
 
 impl Change {
-    /// The change that this state of the node needs.
+    /// Returns the edit that this state of the node requires.
     ///
-    /// `is_due`: whether a taint may be added now.
+    /// `is_due` is true if a `NoExecute` taint may be added now.
     pub(crate) fn edit(self, node: &Node, is_due: bool) -> Edit {
         let to = |cause: Option<Cause>| cause.map_or_else(TaintChange::default, |cause| taints::to_cause(node, cause));
         let taints = match self {
@@ -48,7 +48,7 @@ impl Change {
     }
 }
 
-/// A change of a node.
+/// Taints and labels that a change modifies.
 pub(crate) struct Edit {
     taints: TaintChange,
     labels: Vec<(&'static str, Text)>,
@@ -59,7 +59,7 @@ impl Edit {
         self.taints.is_empty() && self.labels.is_empty()
     }
 
-    /// The patch that makes the change.
+    /// Returns the strategic merge patch of the edit. `taints` is the current list, `since` the time of added taints.
     pub(crate) fn patch(&self, taints: &[Value], since: &str) -> Value {
         let mut patch = json!({});
         if !self.labels.is_empty() {

@@ -1,4 +1,4 @@
-//! The memory that the three queues of the node monitor share.
+//! The memory that the three loops of the node monitor share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 const NAMESPACES: Resource =
     Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false };
 
-/// What the three queues share.
+/// State and clients shared by the three loops.
 pub(crate) struct Monitor {
     pub(crate) context: Context,
     pub(crate) fleet: Arc<Mutex<Fleet>>,
@@ -44,12 +44,12 @@ impl Monitor {
         vec![self.caches.nodes.informer(), self.heartbeats.leases.informer(), self.caches.pods.informer()]
     }
 
-    /// What keeps nodes from being judged, if anything does.
+    /// Returns why no node is judged; `None` if nodes are judged.
     pub(super) fn troubles(&self) -> Option<String> {
         let blind = self
             .blindness
             .duration()
-            .map(|time| format!("blind since {} ago", duration::format(Duration::from_secs(time.as_secs()))));
+            .map(|time| format!("blind for {}", duration::format(Duration::from_secs(time.as_secs()))));
         match (self.heartbeats.trouble(), blind) {
             (Some(trouble), Some(blind)) => Some(format!("{blind}: {trouble}")),
             (trouble, blind) => trouble.or(blind),
@@ -74,13 +74,17 @@ impl Monitor {
             }
             Note::NotReady(name, uid) => self.not_ready(&name, uid),
             Note::Alarm(alarm) => {
-                tracing::warn!(logger = "node-controller", alarm, "A large share of nodes is tainted");
+                tracing::warn!(
+                    logger = "node-controller",
+                    alarm,
+                    "A large share of nodes has a NoExecute taint or waits for one"
+                );
                 let leases = ObjectRef::bare(NAMESPACES, "", LEASE_NAMESPACE, Uid::default());
                 self.context.recorder.event(&leases, EventType::Warning, "ManyNodesTainted", alarm);
             }
             Note::Answered => self.fleet.lock().sight.note(now()),
             Note::Unanswered(error) => {
-                tracing::warn!(logger = "node-controller", err = %error, "Leases cannot be read");
+                tracing::warn!(logger = "node-controller", err = %error, "Cannot read Leases");
             }
             Note::Seen(node) => self.heartbeats.node_was_read(&node),
             Note::Renewed(name, renewal) => self.heartbeats.lease_was_read(&name, Some(renewal)),
@@ -107,7 +111,7 @@ impl Monitor {
                 self.note_write(&name, "", None);
                 self.fleet.lock().release(&name);
             }
-            // The round itself takes note of it.
+            // The round itself records its duration.
             Note::Passed => {}
         }
     }
@@ -122,7 +126,7 @@ impl Monitor {
         }
     }
 
-    /// The condition `Ready` of a node is not `True` any more.
+    /// Records that the condition `Ready` of a node is no longer `True`.
     fn not_ready(&self, name: &str, uid: Uid) {
         self.fleet.lock().was_lapsed(name);
         self.report(name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
@@ -133,7 +137,7 @@ impl Monitor {
         self.context.recorder.event(&node, EventType::Normal, reason, message);
     }
 
-    /// Counts a change of a node that failed, and keeps it for explanations until a change succeeds.
+    /// Counts a failed change of a node, and stores it for explanations until a change succeeds.
     fn note_write(&self, name: &str, what: &str, error: Option<&api::Error>) {
         let failure = error.map(|error| {
             self.metrics.write_failed(error);

@@ -1,4 +1,4 @@
-//! What the node monitor counts.
+//! Metrics of the node monitor.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,40 +17,40 @@ use crate::disruption::{Count, ZoneStanding};
 
 use super::blindness::Blindness;
 
-/// How many zones have labels of their own. Nodes choose their zones, so that there can be any number of them: zones beyond
-/// this are counted as one. A zone without a node gives its label to another when there is no other left.
+/// Maximum number of zones with a label value of their own. Nodes choose their zones, so there may be any number of them; further
+/// zones share one value. When all values are taken, a zone without nodes gives its value to a new zone.
 const MAX_ZONES: usize = 256;
 const OTHER_ZONES: &str = "(other zones)";
 
-/// Whether a zone with a label of its own has nodes.
+/// Whether a zone with a label value of its own has nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Present,
     Vanished,
 }
 
-/// The metrics of the node monitor.
+/// Metric families of the node monitor.
 pub(crate) struct MonitorMetrics {
     health: Gauges,
     size: Gauges,
     unhealthy: Gauges,
     evictions: Counters,
-    /// How long a node is looked at.
+    /// Seconds for the examination of one node.
     pub(crate) node_duration: Histogram,
-    /// How long a pass takes.
+    /// Seconds for one pass.
     pub(crate) pass_duration: Histogram,
-    /// Nodes whose state a pass decided about.
+    /// Nodes that passes have examined.
     pub(crate) examined: Counter,
-    /// For how long no node has been judged, in seconds.
+    /// Seconds for which no node has been judged.
     pub(crate) blind: Gauge,
-    /// How often the process became blind.
+    /// Number of times the process became blind.
     pub(crate) blind_times: Counter,
-    /// The share of nodes that have or wait for a `NoExecute` taint.
+    /// Share of nodes that have a `NoExecute` taint or wait for one.
     pub(crate) tainted_share: Gauge,
-    /// The share that is announced.
+    /// Value of the flag `--node-taint-alarm-share`.
     pub(crate) alarm_share: Gauge,
     writes_failed: Counters,
-    /// Nodes that are not tainted because of the cap.
+    /// Nodes that are not tainted because of the limit.
     pub(crate) held: Gauge,
     known: Mutex<BTreeMap<Text, Presence>>,
 }
@@ -88,15 +88,15 @@ impl MonitorMetrics {
             ),
             examined: own_counter(
                 "nonet_node_monitor_examined_nodes_total",
-                "Nodes that passes looked at, because they changed or because their time was over",
+                "Nodes that passes examined, because they changed or because their deadline had passed",
             ),
             blind: own_gauge(
                 "nonet_node_monitor_blind_seconds",
-                "For how long this process has judged no node, because it does not see what nodes do; 0 on a standby",
+                "Seconds for which this process has judged no node, because it has no live view of nodes and Leases; 0 on a standby",
             ),
             blind_times: own_counter(
                 "nonet_node_monitor_blind_total",
-                "How often this process became blind to what nodes do",
+                "Number of times this process lost its live view of nodes and Leases",
             ),
             tainted_share: own_gauge(
                 "nonet_node_tainted_share",
@@ -104,7 +104,7 @@ impl MonitorMetrics {
             ),
             alarm_share: own_gauge(
                 "nonet_node_taint_alarm_share",
-                "The share of all nodes that --node-taint-alarm-share announces; 0: none",
+                "Value of --node-taint-alarm-share, the share of tainted nodes above which an Event is recorded; 0: never",
             ),
             held: own_gauge(
                 "nonet_node_taints_held",
@@ -113,14 +113,14 @@ impl MonitorMetrics {
             writes_failed: metrics.counter(
                 "nonet_node_writes_failed_total",
                 Stability::Alpha,
-                "Changes of conditions and NoExecute taints of nodes that failed, by class of error",
+                "Failed changes of conditions and NoExecute taints of nodes, by class of error",
                 &["error"],
             ),
             known: Mutex::default(),
         }
     }
 
-    /// Shows before every scrape for how long no node has been judged.
+    /// Updates the gauge of blindness before every scrape.
     pub(crate) fn show_blindness(&self, context: &Context, blindness: &Arc<Blindness>) {
         let blind = self.blind.clone();
         let blindness = Arc::downgrade(blindness);
@@ -130,7 +130,7 @@ impl MonitorMetrics {
         });
     }
 
-    /// The label of a zone that has nodes.
+    /// Returns the label value of a zone that has nodes.
     fn label<'a>(&self, zone: &'a Text) -> &'a str {
         let mut known = self.known.lock();
         if let Some(presence) = known.get_mut(zone) {
@@ -148,7 +148,7 @@ impl MonitorMetrics {
         zone
     }
 
-    /// Serves nothing about a zone any longer.
+    /// Removes all metrics of a zone.
     fn remove(&self, zone: &str) {
         for gauges in [&self.health, &self.size, &self.unhealthy] {
             gauges.remove(&[zone]);
@@ -156,17 +156,17 @@ impl MonitorMetrics {
         self.evictions.remove(&[zone]);
     }
 
-    /// A waiting node of a zone was tainted.
+    /// Counts a waiting node of a zone that was tainted.
     pub(crate) fn evicted(&self, zone: &Text) {
         self.evictions.with(&[self.label(zone)]).inc();
     }
 
-    /// A change of a node failed.
+    /// Counts a failed change of a node.
     pub(crate) fn write_failed(&self, error: &api::Error) {
         self.writes_failed.with(&[error.label()]).inc();
     }
 
-    /// The state of all zones, and those that have no node any more.
+    /// Updates the metrics of all zones, and of zones that have lost their last node.
     pub(crate) fn zones(&self, zones: &BTreeMap<Text, ZoneStanding>, vanished: &BTreeSet<Text>) {
         for zone in vanished {
             if let Some(presence) = self.known.lock().get_mut(zone) {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_changes_its_zone_often_uses_up_no_labels() {
+    fn a_node_that_often_changes_its_zone_does_not_exhaust_the_label_values() {
         let registry = Metrics::new();
         let metrics = MonitorMetrics::new(&registry);
         for n in 0..2 * MAX_ZONES {
@@ -220,18 +220,21 @@ mod tests {
             assert!(all.contains(&format!("{name}zone=\"z511\"}} 1")), "{name}: {all:?}");
         }
         let last_but_one = "node_collector_zone_size{zone=\"z510\"} 0".to_owned();
-        assert!(lines(&registry, "node_collector_zone_size{").contains(&last_but_one), "as upstream has it");
+        assert!(
+            lines(&registry, "node_collector_zone_size{").contains(&last_but_one),
+            "the zone without nodes is still served, as in upstream"
+        );
     }
 
     #[test]
-    fn more_zones_than_there_are_labels_for_are_counted_as_one() {
+    fn zones_beyond_the_maximum_share_one_label_value() {
         let registry = Metrics::new();
         let metrics = MonitorMetrics::new(&registry);
         metrics.zones(&zones(0..MAX_ZONES + 2), &BTreeSet::new());
         assert_eq!(lines(&registry, "node_collector_zone_size{").len(), MAX_ZONES);
         metrics.evicted(&Text::new("z256"));
         assert!(lines(&registry, "node_collector_evictions").iter().any(|line| line.contains(OTHER_ZONES)));
-        // One vanishes, and another gets its label.
+        // One zone vanishes, and another one gets its label value.
         let vanished = zones([7]).into_keys().collect();
         metrics.zones(&zones((0..=MAX_ZONES).filter(|n| *n != 7)), &vanished);
         let sizes = lines(&registry, "node_collector_zone_size{").join(" ");

@@ -1,4 +1,4 @@
-//! Requests about one node: changes of its taints and labels, decided on what the server says of the node and written onto that version;
+//! Requests about one node: changes of taints and labels, decided on the live node and written with its version as precondition,
 //! and the read of its Lease.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -18,14 +18,14 @@ use super::{
 };
 use crate::objects::{LEASE_NAMESPACE, LEASES, Lease, NODES, Node};
 
-/// How many nodes are worked on at once.
+/// Number of nodes that are processed concurrently.
 pub(super) const NODE_WORKERS: usize = 8;
-/// How often a change is attempted in one sync when the node changes meanwhile. Upstream: `UpdateTaintBackoff`.
+/// Maximum number of attempts in one sync when the node changes meanwhile. Upstream: `UpdateTaintBackoff`.
 const ATTEMPTS: usize = 5;
-/// The pause after a conflict, lengthened by up to itself.
+/// Pause after a conflict; jitter lengthens it by up to 100 %.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The live state of a node, with its taints as the server wrote them.
+/// The live state of a node, with its taints as raw JSON.
 pub(super) struct LiveNode {
     pub(super) node: Arc<Node>,
     pub(super) taints: Vec<Value>,
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for LiveNode {
     }
 }
 
-/// Reads a node. What the server has is noted.
+/// Reads a node from the server, and records its state.
 pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) -> Result<Option<LiveNode>, api::Error> {
     let live = io.send_and_read::<LiveNode>(Request::get(NODES, &"".into(), name).because(why)).await;
     let live = live.map_err(|refusal| refusal.error)?;
@@ -61,7 +61,7 @@ pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) ->
     Ok(live)
 }
 
-/// Makes the change that is found necessary on the live node. Returns whether the node was changed.
+/// Makes the change that the live node requires. Returns whether the node was changed.
 pub(super) async fn change_node(
     known: &Arc<Node>,
     change: Change,
@@ -79,15 +79,14 @@ pub(super) async fn change_node(
             io.deviate("another Node has its name");
             return Ok(false);
         }
-        // Something may have been heard of it, or nothing at all, or other nodes may have failed, while requests were on their
-        // way.
+        // During the requests, a heartbeat may have arrived, the live view may have been lost, or other nodes may have failed.
         let may_be_tainted = || io.observe_again(Question::MayBeTainted(Arc::clone(&known.metadata.name)));
         let is_due = change != Change::Taint || may_be_tainted().unwrap_or(true);
-        // A forecast expects the node to be as it is in the cache.
+        // A forecast expects the node to equal the cached one.
         let (node, taints) = live.as_ref().map_or((known, &[][..]), |live| (&live.node, &*live.taints));
         let edit = change.edit(node, is_due);
         if edit.is_empty() {
-            io.deviate(format!("Node {} needs no change any more", node.metadata.name));
+            io.deviate(format!("Node {} no longer needs a change", node.metadata.name));
             return Ok(false);
         }
         let body = io.body(|| edit.patch(taints, &seconds::text(io.now())));
@@ -108,11 +107,11 @@ pub(super) async fn change_node(
     }
 }
 
-/// Finds out whether the server knows of a renewal of a node's Lease that was not seen here.
+/// Returns whether the server has a renewal of the node's Lease that this process has not seen.
 pub(super) async fn has_renewed(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
     let name = &node.metadata.name;
     let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), name);
-    let lease = match io.send_and_read::<Lease>(request.because("the node must not have renewed it")).await {
+    let lease = match io.send_and_read::<Lease>(request.because("the node may have renewed it meanwhile")).await {
         Err(refusal) if refusal.error.is_not_found() => None,
         Err(refusal) => return Err(refusal.error),
         Ok(lease) => lease,

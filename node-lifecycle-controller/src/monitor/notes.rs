@@ -1,4 +1,4 @@
-//! What the syncs of the node monitor note in its memory, and what they ask it.
+//! Notes and questions of the node monitor's syncs to its memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,46 +13,47 @@ use crate::{
 /// A change of the monitor's memory.
 #[derive(Debug)]
 pub(crate) enum Note {
-    /// Nodes came, went, or fell silent.
+    /// Nodes were added, were removed, or became silent.
     Reports(Reports),
-    /// The condition `Ready` of a node is not `True` any more.
+    /// The condition `Ready` of a node is no longer `True`.
     NotReady(Name, Uid),
-    /// A large share of nodes is tainted.
+    /// A large share of nodes is tainted; the text is the message of the Event.
     Alarm(String),
-    /// The server answered: this process sees.
+    /// The server answered, which is evidence of a live view.
     Answered,
-    /// Leases cannot be read.
+    /// Leases could not be read.
     Unanswered(api::Error),
-    /// The server has this state of a node.
+    /// State of a node that was read from the server.
     Seen(Arc<Node>),
-    /// The server has this renewal of the Lease of a node, which was not seen here.
+    /// Renewal of a node's Lease that was read from the server and is new to this process.
     Renewed(Name, Renewal),
-    /// The server takes no conditions of a silent node, or does not answer: then the write may have taken effect.
+    /// The conditions of a silent node could not be written; true if the answer was lost, so that the write may have taken
+    /// effect.
     Spared(Name, bool),
-    /// The server denies the conditions of a silent node for what they are.
+    /// The server denied the conditions of a silent node because of their content.
     Denied(Name),
-    /// A change of a node, and why it failed if it did.
+    /// A change of a node was attempted; the error is set if it failed.
     Changed(Name, &'static str, Option<api::Error>),
-    /// The time that the change of a node took.
+    /// Duration of the change of a node.
     Took(Duration),
-    /// A node of that zone is tainted.
+    /// A node of this zone was tainted.
     Tainted(Name, Text, Cause),
-    /// A node cannot be tainted.
+    /// A node could not be tainted.
     NotTainted(Name, api::Error),
-    /// A node waits for its taint no longer.
+    /// A node no longer waits for its taint.
     Released(Name),
     /// A pass has ended.
     Passed,
 }
 
-/// What a sync asks while it is under way.
+/// A question of a sync in progress.
 #[derive(Debug)]
 pub(crate) enum Question {
-    /// Whether nothing has been heard of a node for its grace period, while this process would have heard.
+    /// Whether a node has sent no heartbeat for its grace period, during which this process had a live view.
     IsSilent(Name),
-    /// Whether a node may get its `NoExecute` taint, by what it and all zones are now.
+    /// Whether a node may get its `NoExecute` taint, by the current states of the node and of all zones.
     MayBeTainted(Name),
-    /// Whether a renewal of the Lease of a node is another one than the last that was seen.
+    /// Whether a renewal of a node's Lease differs from the recorded one.
     IsNews(Name, Renewal),
 }
 
@@ -61,5 +62,5 @@ impl io::Note for Note {
     type Fresh = bool;
 }
 
-/// The server as a sync of the node monitor sees it.
+/// The API server and the memory, as a sync of the node monitor sees them.
 pub(crate) type Io<'r> = io::Io<'r, Note>;

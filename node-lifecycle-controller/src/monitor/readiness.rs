@@ -1,4 +1,4 @@
-//! Marks Pods as not ready whose node is not ready.
+//! Marks the Pods of nodes that are not ready as not ready.
 
 mod act;
 mod decide;
@@ -26,7 +26,7 @@ use super::{
 use plan::Plan;
 use snapshot::Snapshot;
 
-/// The Pods of nodes that are not ready, by name.
+/// The loop over Pods on nodes that are not ready.
 pub(crate) struct Readiness(pub(super) Arc<Monitor>);
 
 impl Controller for Readiness {

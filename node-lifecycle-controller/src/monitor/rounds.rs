@@ -1,4 +1,4 @@
-//! The rounds of the node monitor: passes over nodes that changed or are due, and the tainting of nodes that wait.
+//! The rounds of the node monitor: passes over nodes that changed or are due, and the tainting of waiting nodes.
 
 mod act;
 pub(crate) mod decide;
@@ -29,12 +29,12 @@ use super::{
 use plan::{Plan, health, tainting};
 use snapshot::{BrakeLimits, HealthSnapshot, Share, Snapshot, TaintingSnapshot};
 
-/// The rounds, as keys of their queue.
+/// The kinds of rounds, as keys of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Round {
     /// A pass over nodes.
     Health,
-    /// The tainting of nodes that wait.
+    /// The tainting of waiting nodes.
     Tainting,
 }
 
@@ -65,12 +65,12 @@ impl QueueKey for Round {
     }
 }
 
-/// The rounds.
+/// The loop of passes and tainting.
 pub(crate) struct Rounds {
     pub(super) monitor: Arc<Monitor>,
     pub(super) queue: Queue<Round>,
     pub(super) brake: BrakeLimits,
-    /// Whether the alarm about tainted nodes was raised and is not over.
+    /// Whether the alarm about tainted nodes was raised and has not ended.
     pub(super) is_alarmed: Mutex<bool>,
 }
 
@@ -146,7 +146,7 @@ impl Rounds {
         self.note_blindness(plan.blind.as_deref(), unseen_for, snapshot.now);
     }
 
-    /// Counts and logs that the process became blind, or sees again.
+    /// Counts and logs that the process became blind, or has a live view again.
     fn note_blindness(&self, blind: Option<&str>, unseen_for: Option<Duration>, now: Instant) {
         match self.monitor.blindness.note(blind.is_some(), unseen_for, now) {
             Some(Change::Began) => {
@@ -155,11 +155,11 @@ impl Rounds {
                 tracing::warn!(
                     logger = "node-controller",
                     why,
-                    "Nodes are not judged, because what they do is not seen"
+                    "Nodes are not judged, because there is no live view of them"
                 );
             }
             Some(Change::Ended) => {
-                tracing::info!(logger = "node-controller", "What nodes do is seen again, grace periods begin anew");
+                tracing::info!(logger = "node-controller", "Nodes are judged again, and all grace periods restart");
             }
             None => {}
         }

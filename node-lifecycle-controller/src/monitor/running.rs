@@ -1,4 +1,4 @@
-//! The three queues of the node monitor as one loop.
+//! The three loops of the node monitor, shown to the process as one.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -11,10 +11,10 @@ use super::{
     upkeep::Upkeep,
 };
 
-/// How many nodes whose change failed are listed.
+/// Maximum number of failed nodes in `/debug/explain`.
 const LISTED: usize = 100;
 
-/// All three.
+/// The three running loops.
 pub(super) struct Trio {
     pub(super) rounds: Arc<Loop<Rounds>>,
     pub(super) nodes: Arc<Loop<Upkeep>>,
@@ -41,7 +41,7 @@ impl Running for Trio {
         self.rounds.debug_cache()
     }
 
-    /// `health` and `tainting` are rounds, a name is a node, and a name with a namespace is a Pod.
+    /// Explains a key: `health` and `tainting` are rounds, a name is a node, and a name with a namespace is a Pod.
     fn explain(&self, key: Option<&str>) -> Value {
         match key {
             None => {

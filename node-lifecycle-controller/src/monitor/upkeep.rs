@@ -1,4 +1,4 @@
-//! Taints that follow from the conditions of a node, and copies of its labels.
+//! Keeps the `NoSchedule` taints and the copied labels of nodes up to date.
 
 mod act;
 pub(crate) mod decide;
@@ -26,7 +26,7 @@ use crate::objects::NODES;
 use plan::Plan;
 use snapshot::Snapshot;
 
-/// The upkeep of nodes, by name.
+/// The loop over nodes whose taints or labels need a change.
 pub(crate) struct Upkeep(pub(super) Arc<Monitor>);
 
 impl Controller for Upkeep {

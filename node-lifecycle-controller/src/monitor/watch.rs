@@ -1,4 +1,4 @@
-//! The events that bring keys into the queues of the node monitor.
+//! Handlers that fill the queues of the node monitor.
 
 use std::sync::{Arc, Weak};
 
@@ -19,8 +19,8 @@ use crate::{
     objects::{CachedPod, Name, Node, NodeReady, ReadyCondition},
 };
 
-/// What handlers write to. Holds the caches weakly, because the caches hold the handlers. The records of nodes have taken an
-/// event in before it comes here.
+/// Enqueues nodes and Pods. References the caches weakly, because the caches own the handlers. The records of nodes already
+/// contain an event when it arrives here.
 pub(super) struct Watch {
     pub(super) fleet: Arc<Mutex<Fleet>>,
     pub(super) caches: Weak<Caches>,
@@ -47,7 +47,8 @@ impl Watch {
         if newest.is_some_and(|node| is_needed(&node)) {
             self.nodes.add(Key::new("", name), priority(origin));
         }
-        // Nobody else marks the Pods of a node that fell silent, or did while nobody watched.
+        // No kubelet marks the Pods of a silent node. A node that is already `Unknown` when it is added may have become silent
+        // while no process watched.
         if was_ready && node.ready() == NodeReady::Unknown {
             self.mark_pods(name, origin);
         }
@@ -62,8 +63,8 @@ impl Watch {
         }
     }
 
-    /// Enqueues a Pod that was assigned to a node which is not ready. A Pod that was there before this process is enqueued
-    /// only if its node is silent: its kubelet sees to it otherwise.
+    /// Enqueues a Pod that was assigned to a node that is not ready. A Pod that existed before this process started is enqueued
+    /// only if its node is silent; otherwise the kubelet keeps the condition of the Pod right.
     fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         let pod = match event {
             Event::Added(pod) => pod,

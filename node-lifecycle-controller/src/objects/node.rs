@@ -1,4 +1,4 @@
-//! What is read of Nodes and their Leases.
+//! Projections of Nodes and their Leases.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -13,49 +13,49 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-/// Nodes on the API server.
+/// Group, version and plural of Nodes in the API.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
-/// Leases on the API server.
+/// Group, version and plural of Leases in the API.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
 
-/// The namespace of the Leases that nodes renew.
+/// Namespace of the Leases that nodes renew.
 pub const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// The condition that says whether Pods can run on a node.
+/// Type of the condition that shows whether Pods can run on a node.
 pub const READY: &str = "Ready";
 
-/// The taint with which an operator declares that nothing runs on a node any more.
+/// Taint by which an operator declares that nothing runs on a node any more.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// The label whose presence leaves a node out of the states of zones.
+/// Label that excludes a node from the state of its zone, whatever its value is.
 const EXCLUDE_DISRUPTION: &str = "node.kubernetes.io/exclude-disruption";
-/// Labels with the region of a node; the first that is present counts, even if it is empty.
+/// Labels with the region of a node; the first one that exists counts, even if it is empty.
 const REGION: [&str; 2] = ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
-/// Labels with the zone of a node; the first that is present counts, even if it is empty.
+/// Labels with the zone of a node; the first one that exists counts, even if it is empty.
 const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
 
-/// Name of a node.
+/// `metadata.name` of a node; clones share the text.
 pub type Name = Arc<str>;
 
-/// The renewal time of a Lease, if it has one.
+/// `spec.renewTime` of a Lease; `None` if it is missing or unreadable.
 pub type Renewal = Option<Timestamp>;
 
-/// The status of the condition `Ready`.
+/// Status of the condition `Ready` of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeReady {
     /// The condition is missing.
     Absent,
-    /// `True`.
+    /// The status `True`.
     True,
-    /// `False`.
+    /// The status `False`.
     False,
-    /// `Unknown`.
+    /// The status `Unknown`.
     Unknown,
-    /// A status that no kubelet writes. Counts as not ready, and causes no taint.
+    /// A status that no kubelet writes. The node counts as not ready, but gets no taint.
     Other,
 }
 
 impl NodeReady {
-    /// As it is written; `none` if the condition is missing.
+    /// The status as text; `none` if the condition is missing.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Absent => "none",
@@ -67,10 +67,10 @@ impl NodeReady {
     }
 }
 
-/// A Node.
+/// The fields of a Node that this program reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
-    /// Metadata, without annotations and finalizers.
+    /// Metadata without annotations and finalizers.
     pub metadata: Meta,
     #[serde(default)]
     spec: Option<Spec>,
@@ -91,37 +91,37 @@ struct Status {
 }
 
 impl Node {
-    /// Its taints, in their order.
+    /// `spec.taints`, in their order.
     pub fn taints(&self) -> &[Taint] {
         self.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
     }
 
-    /// Those of its taints that Pods have to leave for.
+    /// Returns the `NoExecute` taints.
     pub fn evicting(&self) -> impl Iterator<Item = &Taint> {
         self.taints().iter().filter(|taint| taint.effect == NO_EXECUTE)
     }
 
-    /// Whether an operator has declared the node dead and it does not report to be ready.
+    /// Whether the node has the out-of-service taint and is not ready.
     pub fn is_out_of_service(&self) -> bool {
         !self.is_ready() && self.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE)
     }
 
-    /// Whether nothing is to be scheduled there.
+    /// `spec.unschedulable`.
     pub fn is_unschedulable(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.unschedulable)
     }
 
-    /// Its conditions.
+    /// `status.conditions`, in their order.
     pub fn conditions(&self) -> &[Condition] {
         self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
     }
 
-    /// Whether it says that it is ready; one that says nothing is not.
+    /// Whether the condition `Ready` is `True`; false if it is missing.
     pub fn is_ready(&self) -> bool {
         conditions::is_true(self.conditions(), READY)
     }
 
-    /// The status of its condition `Ready`.
+    /// Status of the condition `Ready`.
     pub fn ready(&self) -> NodeReady {
         match conditions::get(self.conditions(), READY).map(|ready| ready.status.as_str()) {
             None => NodeReady::Absent,
@@ -132,12 +132,12 @@ impl Node {
         }
     }
 
-    /// The time of the last report of the kubelet, as it is written. Only compared for being another one.
+    /// `lastHeartbeatTime` of the condition `Ready`, as text. The text is only compared for equality.
     pub fn reported(&self) -> Option<&str> {
         conditions::get(self.conditions(), READY)?.extra.get("lastHeartbeatTime")?.as_str()
     }
 
-    /// The key of its zone: empty if the node has neither a region nor a zone.
+    /// Key of the node's zone; empty if the node has neither a region nor a zone.
     pub fn zone(&self) -> Text {
         let label = |keys: [&str; 2]| keys.iter().find_map(|key| self.metadata.labels.get(key)).unwrap_or_default();
         let (region, zone) = (label(REGION), label(ZONE));
@@ -147,7 +147,7 @@ impl Node {
         Text::new(&format!("{region}:\0:{zone}"))
     }
 
-    /// Whether it is left out of the states of zones.
+    /// Whether the node is excluded from the state of its zone.
     pub fn is_excluded(&self) -> bool {
         self.metadata.labels.get(EXCLUDE_DISRUPTION).is_some()
     }
@@ -168,10 +168,10 @@ impl Object for Node {
     }
 }
 
-/// A Lease that a node renews.
+/// The fields of a node's Lease that this program reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Lease {
-    /// Metadata.
+    /// Metadata without labels, annotations, owners and finalizers.
     pub metadata: Meta,
     #[serde(default)]
     spec: Option<LeaseSpec>,
@@ -184,13 +184,13 @@ struct LeaseSpec {
     renew_time: Option<Timestamp>,
 }
 
-/// Reads a time; text that is no time reads as none.
+/// Reads a time; text that is not a time is read as `None`.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(Option::<Cow<'de, str>>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
 }
 
 impl Lease {
-    /// When it was renewed last.
+    /// `spec.renewTime`; `None` if it is missing or unreadable.
     pub fn renewed(&self) -> Renewal {
         self.spec.as_ref()?.renew_time
     }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_labels_of_zone_and_region_come_first() {
+    fn the_older_labels_of_zone_and_region_have_precedence() {
         for (labels, zone) in [
             (json!({}), ""),
             (
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_of_any_value_excludes_a_node() {
+    fn the_label_excludes_a_node_whatever_its_value() {
         assert!(node(json!({"node.kubernetes.io/exclude-disruption": "false"})).is_excluded());
         assert!(!node(json!({})).is_excluded());
     }

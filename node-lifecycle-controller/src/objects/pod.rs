@@ -1,4 +1,4 @@
-//! What is read of Pods.
+//! Projection of Pods.
 
 use common::{
     conditions::{FALSE, TRUE, seconds},
@@ -14,41 +14,41 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-/// Condition of a Pod: it goes because of something that happened to where it runs.
+/// Type of the condition that shows that a Pod is deleted because of a disruption.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// Whether a Pod says that it can serve.
+/// Status of the condition `Ready` of a Pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadyCondition {
-    /// It says nothing.
+    /// The condition is missing.
     #[default]
     Absent,
-    /// It says no.
+    /// The status `False`.
     False,
-    /// It says anything else.
+    /// Any other status.
     Other,
 }
 
-/// A time in whole seconds between 1970 and 2106, as servers write it, or none. Takes 4 bytes, where an `Option<Timestamp>`
-/// takes 24.
+/// A time in whole seconds between 1970 and 2106, the precision of the API, or none. Takes 4 bytes; an `Option<Timestamp>` takes
+/// 24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisruptedSince(u32);
 
 impl DisruptedSince {
-    /// No time.
+    /// The value for no time.
     pub const NEVER: Self = Self(u32::MAX);
 
-    /// That time.
+    /// Converts a time; times outside the range are clamped.
     pub fn new(since: Timestamp) -> Self {
         Self(since.as_second().clamp(0, i64::from(u32::MAX) - 1) as u32)
     }
 
-    /// The time, if there is one.
+    /// Returns the time; `None` for [`Self::NEVER`].
     pub fn get(self) -> Option<Timestamp> {
         (self != Self::NEVER).then(|| Timestamp::from_second(self.0.into()).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
-    /// Whether there is a time.
+    /// Whether a time is set.
     pub fn is_some(self) -> bool {
         self != Self::NEVER
     }
@@ -60,22 +60,22 @@ impl Default for DisruptedSince {
     }
 }
 
-/// A Pod.
+/// The fields of a Pod that the cache stores.
 #[derive(Clone, Debug, Default)]
 pub struct CachedPod {
-    /// Metadata, without what nobody asks for here: labels, annotations, owners, finalizers.
+    /// Metadata without labels, annotations, owners and finalizers, which this program does not read.
     pub meta: Meta,
-    /// The node it is assigned to; empty if none.
+    /// `spec.nodeName`; empty if the Pod is not assigned to a node.
     pub node: Text,
-    /// What it tolerates.
+    /// `spec.tolerations`.
     pub tolerations: Tolerations,
-    /// Where it is in its life.
+    /// `status.phase`.
     pub phase: Phase,
-    /// Whether its node threw it out for want of resources.
+    /// Whether `status.reason` is `Evicted`: the kubelet evicted the Pod because of a lack of resources.
     pub evicted: bool,
-    /// Whether it says that it can serve.
+    /// Status of the condition `Ready`.
     pub ready: ReadyCondition,
-    /// The last transition of its condition `DisruptionTarget`, if that is true.
+    /// Last transition of the condition `DisruptionTarget` if its status is `True`.
     pub disrupted: DisruptedSince,
 }
 
@@ -97,13 +97,13 @@ impl Object for CachedPod {
 }
 
 impl CachedPod {
-    /// Whether the phase is none of Pending, Running and Unknown. An empty phase counts as ended, as upstream has it.
+    /// Whether the phase is none of `Pending`, `Running` and `Unknown`. An empty phase counts as ended, as in upstream.
     pub fn has_ended(&self) -> bool {
         !matches!(self.phase, Phase::Pending | Phase::Running | Phase::Unknown)
     }
 }
 
-/// Files assigned Pods under the name of their node.
+/// Index of the assigned Pods by the name of their node.
 #[derive(Clone, Copy, Debug)]
 pub struct ByNode;
 
@@ -113,7 +113,7 @@ impl Index<CachedPod> for ByNode {
     }
 }
 
-/// Files terminating Pods under the name of their node, which may be empty.
+/// Index of the terminating Pods by the name of their node, which may be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct TerminatingByNode;
 

@@ -1,4 +1,4 @@
-//! A process that did not see what nodes do judges no node before it has seen for a whole grace period.
+//! A process that had no live view of nodes judges no node before it has had one for a whole grace period.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use common::settings::{Settings, TuneValue};
 use crate::world::{Cluster, ME, UNREACHABLE, flags, metric, status, taints};
 
 #[tokio::test(start_paused = true)]
-async fn nothing_happens_when_the_api_server_was_away() {
+async fn an_outage_of_the_api_server_changes_nothing() {
     let cluster = Cluster::new(6).await;
     cluster.pod("p", "node-1").await;
     cluster.wait(30).await;
     cluster.sandbox.faults().go_down_for(Duration::from_secs(600));
     cluster.wait(590).await;
-    let said = cluster.loops().explain(Some("health")).to_string();
-    assert!(said.contains("this process is blind"), "{said}");
+    let explained = cluster.loops().explain(Some("health")).to_string();
+    assert!(explained.contains("this process is blind"), "{explained}");
     assert!(
         cluster.loops().metrics().prometheus().contains("\nnonet_node_monitor_blind_seconds 5"),
-        "it says for how long"
+        "the metric shows the duration"
     );
     cluster.wait(610).await;
     let since = cluster.clock.now() - jiff::SignedDuration::from_secs(1200);
@@ -79,7 +79,7 @@ async fn a_suspended_machine_gives_every_node_its_whole_grace_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_that_the_watch_does_not_bring_are_found_at_the_server() {
+async fn renewals_that_the_watch_does_not_deliver_are_read_from_the_server() {
     let cluster = Cluster::new(6).await;
     cluster.wait(20).await;
     let since = cluster.clock.now();
@@ -108,11 +108,11 @@ async fn nothing_is_judged_while_leases_cannot_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_answers_for_minutes_cost_no_living_node_its_condition() {
+async fn slow_answers_for_minutes_change_no_condition_of_a_healthy_node() {
     let cluster = Cluster::new(6).await;
     cluster.wait(20).await;
     let since = cluster.clock.now();
-    // Nodes and controllers alike.
+    // The latency affects nodes and controllers.
     cluster.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_secs(45))));
     cluster.wait(600).await;
     cluster.sandbox.faults().clear();
@@ -123,7 +123,7 @@ async fn slow_answers_for_minutes_cost_no_living_node_its_condition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_time_goes_back_is_a_sign_of_life() {
+async fn a_lease_whose_time_goes_back_is_a_heartbeat() {
     let cluster = Cluster::new(6).await;
     cluster.nodes.silence("node-1").unwrap();
     for hour in 0..30 {
@@ -154,9 +154,9 @@ async fn jumps_of_the_clock_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_renews_its_lease_and_is_unknown_is_not_tainted_with_no_execute() {
+async fn an_unknown_node_that_renews_its_lease_gets_no_no_execute_taint() {
     let cluster = Cluster::new(6).await;
-    // As another controller left it behind.
+    // Another controller has left the node in this state.
     let unknown =
         json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}});
     cluster.sandbox.merge("nodes", None, "node-1", Some("status"), unknown).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_node_that_renews_its_lease_and_is_unknown_is_not_tainted_with_no_exec
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_takes_no_writes_condemns_nobody() {
+async fn no_node_lapses_after_the_server_rejected_all_writes() {
     let cluster = Cluster::new(6).await;
     cluster.pod("p", "node-1").await;
     cluster.wait(20).await;
@@ -183,14 +183,14 @@ async fn a_server_that_takes_no_writes_condemns_nobody() {
     }
 }
 
-/// For how long the process has been blind, as its metric says.
+/// Metric with the time for which the process has been blind.
 const BLIND: &str = "nonet_node_monitor_blind_seconds";
 
 fn seconds(cluster: &Cluster) -> f64 {
     cluster.metric(BLIND).parse().unwrap()
 }
 
-/// Changes a node every five seconds, so that Node events go on.
+/// Changes a node every five seconds, so that events of Nodes continue.
 async fn relabel_for(cluster: &Cluster, seconds: u64) {
     for tick in 0..seconds / 5 {
         cluster.label("node-0", json!({"tick": tick.to_string()})).await;
@@ -199,7 +199,7 @@ async fn relabel_for(cluster: &Cluster, seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_sees_nodes_and_may_not_watch_leases_says_for_how_long_it_has_been_blind() {
+async fn a_process_that_watches_nodes_but_cannot_watch_leases_reports_how_long_it_has_been_blind() {
     let cluster = Cluster::new(6).await;
     cluster.wait(20).await;
     assert_eq!(cluster.metric(BLIND), "0");
@@ -210,18 +210,18 @@ async fn a_process_that_sees_nodes_and_may_not_watch_leases_says_for_how_long_it
     relabel_for(&cluster, 400).await;
     assert!((370.0..410.0).contains(&seconds(&cluster)), "{}", seconds(&cluster));
     for key in [None, Some("node-1")] {
-        let said = cluster.loops().explain(key).to_string();
-        assert!(said.contains("blind since 6m"), "{key:?}: {said}");
+        let explained = cluster.loops().explain(key).to_string();
+        assert!(explained.contains("blind for 6m"), "{key:?}: {explained}");
     }
     let troubles = cluster.loops().troubles().join(" ");
-    assert!(troubles.contains("blind since 6m") && troubles.contains("cannot be watched"), "{troubles}");
+    assert!(troubles.contains("blind for 6m") && troubles.contains("cannot be watched"), "{troubles}");
     faults.clear();
     relabel_for(&cluster, 60).await;
     assert_eq!((cluster.metric(BLIND), cluster.loops().troubles()), ("0".to_owned(), vec![]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_never_saw_leases_is_blind_since_it_started_to_lead() {
+async fn a_process_that_never_read_leases_is_blind_since_it_started_to_lead() {
     let mut cluster = Cluster::without_controllers(6, Settings::new()).await;
     cluster.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).resource("leases"));
     cluster.start();
@@ -230,7 +230,7 @@ async fn a_process_that_never_saw_leases_is_blind_since_it_started_to_lead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_is_not_blind_because_it_judges_no_node() {
+async fn a_standby_is_not_blind_although_it_judges_no_node() {
     let cluster = Cluster::without_controllers(6, Settings::new()).await;
     let standby =
         Loops::stand_by(&cluster.sandbox.client(ME), &cluster.clock, Settings::new(), node_lifecycle_controller::LOOPS);
@@ -242,7 +242,7 @@ async fn a_standby_is_not_blind_because_it_judges_no_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_of_the_cache_is_no_proof_of_sight() {
+async fn a_replay_of_the_cache_is_no_evidence_of_a_live_view() {
     let often = [("min-resync-period", TuneValue::Duration(Duration::from_secs(4)))];
     let cluster = Cluster::with(6, flags(&often)).await;
     cluster.wait(20).await;
@@ -254,15 +254,15 @@ async fn a_replay_of_the_cache_is_no_proof_of_sight() {
     assert!(seconds(&cluster) > 150.0, "{}", seconds(&cluster));
 }
 
-/// Whether a Pod is gone or going.
+/// Whether a Pod is terminating or does not exist.
 async fn is_going(cluster: &Cluster, pod: &str) -> bool {
     cluster.get_pod(pod).await.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
 }
 
-/// What a node does during an outage reaches nobody. Tolerations that ended meanwhile are checked when nodes had time to say
-/// that they are well.
+/// During an outage no heartbeat arrives. Tolerations that ended meanwhile are checked after nodes had time to report that they
+/// are healthy.
 #[tokio::test(start_paused = true)]
-async fn tolerations_that_ended_during_an_outage_are_checked_against_a_view_that_is_live_again() {
+async fn tolerations_that_ended_during_an_outage_are_checked_against_a_new_live_view() {
     for reports in [false, true] {
         let cluster = Cluster::new(6).await;
         cluster.wait(20).await;
@@ -277,7 +277,7 @@ async fn tolerations_that_ended_during_an_outage_are_checked_against_a_view_that
         for node in ["node-1", "node-2"] {
             cluster.until(node, 90, |node| !taints(node, "NoExecute").is_empty()).await;
         }
-        // The five minutes end a moment before the server is back.
+        // The tolerations of five minutes end shortly before the server is back.
         cluster.wait(200).await;
         cluster.sandbox.faults().go_down_for(Duration::from_secs(103));
         for node in ["node-1", "node-2"] {

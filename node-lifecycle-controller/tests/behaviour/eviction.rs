@@ -8,11 +8,11 @@ use serde_json::json;
 
 use crate::world::{ME, NS, World, condition, every, leave};
 
-/// What admission gives every Pod: it stays for five minutes on a node that is not heard of.
+/// Admission gives every Pod a toleration of five minutes for this taint.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_tolerates_nothing_leaves_at_once_and_says_why() {
+async fn a_pod_without_tolerations_is_deleted_at_once_with_the_reason_in_its_condition() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
@@ -31,14 +31,14 @@ async fn a_pod_that_tolerates_nothing_leaves_at_once_and_says_why() {
     assert_eq!(target["observedGeneration"], 1);
     assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/p")]);
     assert_eq!((world.asked("patch", "pods/status"), world.asked("delete", "pods")), (1, 1));
-    // Another taint: it goes already, and says why.
+    // Another taint: the Pod is already terminating and has the condition.
     world.taint("n", json!([leave("k"), leave("j")])).await;
     world.wait(5).await;
     assert_eq!(world.asked("delete", "pods"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_stays_for_as_long_as_it_tolerates() {
+async fn a_pod_stays_until_its_toleration_ends() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("ever", "n", json!([every(None)])).await;
@@ -56,7 +56,7 @@ async fn a_pod_stays_for_as_long_as_it_tolerates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tolerations_that_compare_numbers_count_only_if_their_gate_is_on() {
+async fn tolerations_that_compare_numbers_count_only_if_their_feature_gate_is_on() {
     for (is_on, leaves) in [(false, [true, true]), (true, [false, true])] {
         let world = World::where_tolerations_compare(is_on).await;
         world.node("n", json!([])).await;
@@ -71,7 +71,7 @@ async fn tolerations_that_compare_numbers_count_only_if_their_gate_is_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_on_a_node_that_is_back_wait_for_its_taint_to_be_removed() {
+async fn pods_on_a_recovered_node_stay_until_its_taint_is_removed() {
     let world = World::new().await;
     for (node, seconds) in [("back", 0), ("lost", 60), ("odd", 0)] {
         world.node(node, json!([])).await;
@@ -83,24 +83,21 @@ async fn pods_on_a_node_that_is_back_wait_for_its_taint_to_be_removed() {
     }
     world.wait(43).await;
     assert!(!world.is_going("back").await && !world.is_going("odd").await);
-    assert!(world.explain("shop/back").contains("its node may be well"), "{}", world.explain("shop/back"));
+    assert!(world.explain("shop/back").contains("its node may be healthy"), "{}", world.explain("shop/back"));
     world.taint("back", json!([])).await;
-    // The node comes back a moment before the Pod has to leave.
+    // The node is ready again shortly before the Pod must leave.
     world.wait(16).await;
     world.report("lost", "True").await;
     world.wait(5).await;
     world.taint("lost", json!([])).await;
     world.wait(10).await;
-    assert!(
-        world.is_going("odd").await,
-        "nobody removes its taint, and nothing has been heard of it for a grace period"
-    );
+    assert!(world.is_going("odd").await, "its taint stays, and no heartbeat has arrived for a grace period");
     world.wait(600).await;
     assert!(!world.is_going("back").await && !world.is_going("lost").await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_goes_in_time_cancels() {
+async fn the_removal_of_a_taint_in_time_cancels_the_deletion() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
@@ -111,7 +108,7 @@ async fn a_taint_that_goes_in_time_cancels() {
     world.wait(600).await;
     assert!(!world.is_going("p").await);
     assert_eq!(world.notes().await, [format!("Cancelling deletion of Pod {NS}/p")]);
-    // The next one begins from the start.
+    // The next timer starts from the beginning.
     world.taint("n", json!([leave(UNREACHABLE)])).await;
     world.wait(200).await;
     assert!(!world.is_going("p").await);
@@ -120,7 +117,7 @@ async fn a_taint_that_goes_in_time_cancels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_taint_in_the_place_of_the_other_changes_nothing() {
+async fn a_taint_that_replaces_the_other_keeps_the_timer() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
@@ -138,7 +135,7 @@ async fn one_taint_in_the_place_of_the_other_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_starts_believes_a_node_that_says_it_is_not_ready() {
+async fn a_new_process_trusts_a_node_that_reports_not_ready() {
     let mut world = World::new().await;
     world.crash();
     world.node("n", json!([])).await;
@@ -151,7 +148,7 @@ async fn a_process_that_starts_believes_a_node_that_says_it_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_goes_stops_no_timer() {
+async fn the_deletion_of_a_node_stops_no_timer() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([every(Some(30))])).await;
@@ -165,7 +162,7 @@ async fn a_node_that_goes_stops_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_is_of_one_pod_and_not_of_its_name() {
+async fn a_timer_belongs_to_one_pod_and_not_to_its_name() {
     let world = World::new().await;
     world.node("n", json!([leave("k")])).await;
     world.node("other", json!([])).await;
@@ -174,11 +171,11 @@ async fn a_timer_is_of_one_pod_and_not_of_its_name() {
     world.delete_now("p").await;
     world.pod("p", "other", json!([])).await;
     world.wait(600).await;
-    assert!(!world.is_going("p").await, "it was another one that had to leave");
+    assert!(!world.is_going("p").await, "another Pod with this name had to leave");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_begins_to_count_anew() {
+async fn a_restart_of_the_process_restarts_the_timer() {
     let mut world = World::new().await;
     world.node("n", json!([leave("k")])).await;
     world.pod("p", "n", json!([every(Some(30))])).await;
@@ -192,7 +189,7 @@ async fn a_restart_begins_to_count_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_fails_is_tried_until_it_succeeds() {
+async fn a_failed_deletion_is_retried_until_it_succeeds() {
     for (fault, verb) in [
         (Action::InternalError, "delete"),
         (Action::CutBefore, "delete"),
@@ -214,7 +211,7 @@ async fn a_deletion_that_fails_is_tried_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_recreated_without_taints_cancels() {
+async fn a_node_that_is_recreated_without_taints_cancels_the_deletion() {
     let world = World::new().await;
     world.node("n", json!([leave("k")])).await;
     world.pod("p", "n", json!([every(Some(30))])).await;
@@ -237,7 +234,7 @@ async fn a_node_without_taints_at_the_server_loses_no_pod() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.wait(5).await;
-    // The controller learns of the Pod and of the taint, but not of the removal of the taint.
+    // The controller sees the Pod and the taint, but not the removal of the taint.
     world.taint("n", json!([leave("k")])).await;
     world.wait(1).await;
     world.sandbox.faults().hold_watch(ME, "nodes");
@@ -253,7 +250,7 @@ async fn a_node_without_taints_at_the_server_loses_no_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_whose_removal_is_not_seen_in_time_evicts_nobody() {
+async fn a_taint_whose_removal_is_not_seen_in_time_evicts_no_pod() {
     let world = World::new().await;
     world.node("n", json!([leave("k")])).await;
     world.pod("p", "n", json!([every(Some(30))])).await;
@@ -283,7 +280,7 @@ async fn a_toleration_that_is_not_seen_in_time_counts() {
     world.wait(25).await;
     assert!(!world.is_going("ever").await && !world.is_going("while").await);
     world.wait(10).await;
-    assert!(world.is_going("while").await, "it waited for its timer");
+    assert!(world.is_going("while").await, "the Pod stayed until its timer was due");
     world.sandbox.faults().release_watch(ME, "pods");
     world.wait(600).await;
     assert!(!world.is_going("ever").await);
@@ -308,7 +305,7 @@ async fn a_toleration_that_is_added_during_the_deletion_prevents_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_keeps_changing_is_evicted_all_the_same() {
+async fn a_pod_that_keeps_changing_is_evicted_nevertheless() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
@@ -333,7 +330,7 @@ async fn a_deletion_whose_answer_is_lost_is_not_reported_as_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_upstream_left_with_the_condition_is_deleted_and_not_written() {
+async fn a_pod_to_which_upstream_added_the_condition_is_deleted_without_a_write() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
@@ -347,7 +344,7 @@ async fn a_pod_that_upstream_left_with_the_condition_is_deleted_and_not_written(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_toleration_of_no_time_is_none() {
+async fn a_toleration_of_zero_or_negative_seconds_does_not_count() {
     let world = World::new().await;
     world.node("n", json!([leave("k")])).await;
     world.pod("none", "n", json!([every(Some(0))])).await;
@@ -355,10 +352,10 @@ async fn a_toleration_of_no_time_is_none() {
     world.wait(1).await;
     assert!(world.is_going("none").await && world.is_going("negative").await);
     let marked = |name: &str| format!("Marking for deletion Pod {NS}/{name}");
-    assert_eq!(world.notes().await, [marked("negative"), marked("none")], "no timer was there to be cancelled");
+    assert_eq!(world.notes().await, [marked("negative"), marked("none")], "there was no timer to cancel");
 }
 
-/// The Pods of a node that have to leave it together share the read of the node.
+/// Pods of a node that must leave at the same time share one read of the node.
 #[tokio::test(start_paused = true)]
 async fn a_node_is_read_once_for_all_pods_that_leave_it() {
     let world = World::new().await;
@@ -372,7 +369,7 @@ async fn a_node_is_read_once_for_all_pods_that_leave_it() {
         let before = ["nodes", "leases.coordination.k8s.io"].map(|resource| world.asked("get", resource));
         world.wait(30).await;
         let read = || ["nodes", "leases.coordination.k8s.io"].map(|resource| world.asked("get", resource));
-        assert_eq!(read(), before, "nobody leaves yet");
+        assert_eq!(read(), before, "no Pod leaves yet");
         world.wait(40).await;
         let after = read();
         assert_eq!([after[0] - before[0], after[1] - before[1]], reads, "{taint}");
@@ -386,7 +383,7 @@ async fn a_node_is_read_once_for_all_pods_that_leave_it() {
     }
 }
 
-/// No Pod is deleted on a state of its node that is older than a second, however slowly the deletions go.
+/// No Pod is deleted on a state of its node that is older than a second, however slow the deletions are.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_is_removed_while_pods_leave_keeps_the_others() {
     let world = World::new().await;
@@ -398,20 +395,20 @@ async fn a_taint_that_is_removed_while_pods_leave_keeps_the_others() {
     world.sandbox.faults().add(slow);
     world.taint("n", json!([leave("k")])).await;
     world.clock.sleep(Duration::from_millis(200)).await;
-    // The loops do not hear of its end.
+    // The loops do not see the removal of the taint.
     world.sandbox.faults().hold_watch(ME, "nodes");
     world.taint("n", json!([])).await;
     world.wait(60).await;
-    let mut going = 0;
+    let mut terminating = 0;
     for number in 0..30 {
-        going += usize::from(world.is_going(&format!("p{number:02}")).await);
+        terminating += usize::from(world.is_going(&format!("p{number:02}")).await);
     }
-    // Eight at a time; each takes two slow requests.
-    assert!((8..=16).contains(&going), "{going}");
+    // Eight Pods at a time, each with two slow requests.
+    assert!((8..=16).contains(&terminating), "{terminating}");
     assert!(world.asked("get", "nodes") >= 2);
 }
 
-/// The eviction alone, where another program judges the nodes: it hears of Leases itself.
+/// The taint eviction alone, where another program judges the nodes: it watches Leases itself.
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them() {
     let world = World::of(&[TAINT_EVICTION]).await;
@@ -429,7 +426,7 @@ async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keep
         renew().await;
         world.wait(10).await;
     }
-    // As the other program writes it about a node that it does not hear of.
+    // The condition that the other program writes for a silent node.
     let unknown = json!({"status": {"conditions": [
         {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}});
     for node in ["silent", "renewing"] {
@@ -444,5 +441,5 @@ async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keep
     }
     assert!(!world.is_going("renewing").await);
     world.wait(120).await;
-    assert!(world.is_going("renewing").await, "it has fallen silent, too");
+    assert!(world.is_going("renewing").await, "this node is silent now, too");
 }

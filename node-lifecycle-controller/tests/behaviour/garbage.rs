@@ -1,4 +1,4 @@
-//! Which Pods are removed.
+//! Which Pods the Pod garbage collector removes.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use serde_json::json;
 use crate::world::{ME, NS, World, condition};
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_is_gone_end_and_go() {
+async fn pods_of_a_deleted_node_fail_and_are_removed() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
     world.wait(100).await;
     assert!(world.get("p").await.is_some());
-    // Somebody else looks at it, so that it can be seen after it has gone.
+    // The finalizer keeps the Pod, so that the test can inspect it after its deletion.
     world
         .sandbox
         .merge("pods", Some(NS), "p", None, json!({"metadata": {"finalizers": ["example.com/f"]}}))
@@ -26,7 +26,7 @@ async fn pods_of_a_node_that_is_gone_end_and_go() {
         .unwrap();
     world.delete("nodes", None, "n").await;
     world.wait(38).await;
-    assert!(!world.is_going("p").await, "too early to be sure");
+    assert!(!world.is_going("p").await, "the quarantine has not ended");
     world.wait(45).await;
     let pod = world.get("p").await.unwrap();
     assert!(!pod["metadata"]["deletionTimestamp"].is_null());
@@ -36,11 +36,11 @@ async fn pods_of_a_node_that_is_gone_end_and_go() {
         (&target["reason"], &target["message"]),
         (&json!("DeletionByPodGC"), &json!("PodGC: node no longer exists"))
     );
-    assert_eq!(world.asked("get", "nodes"), 1, "the server was asked");
+    assert_eq!(world.asked("get", "nodes"), 1, "the node was read from the server");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_back_in_time_keeps_its_pods() {
+async fn a_node_that_exists_again_in_time_keeps_its_pods() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
@@ -50,13 +50,13 @@ async fn a_node_that_is_back_in_time_keeps_its_pods() {
     world.wait(30).await;
     world.delete("nodes", None, "n").await;
     world.wait(35).await;
-    assert!(world.get("p").await.is_some(), "its absence counts from the start");
+    assert!(world.get("p").await.is_some(), "the quarantine of the node restarts");
     world.wait(50).await;
     assert!(world.get("p").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_of_too_many_ended_pods_go() {
+async fn the_oldest_of_too_many_ended_pods_are_removed() {
     let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(2));
     let world = World::with(few).await;
     world.node("n", json!([])).await;
@@ -72,19 +72,19 @@ async fn the_oldest_of_too_many_ended_pods_go() {
     let left = world.sandbox.list("pods", Some(NS)).await.unwrap();
     let left: Vec<&str> = left.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(left, ["a", "b", "d"]);
-    assert_eq!(world.asked("patch", "pods/status"), 0, "who has ended ends no more");
+    assert_eq!(world.asked("patch", "pods/status"), 0, "the phase of an ended Pod is not written");
     world.status("d", json!({"phase": "Succeeded"})).await;
     world.wait(30).await;
     assert!(world.get("a").await.is_none() && world.get("d").await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_ended_pods_go_in_one_pass_the_oldest_first() {
+async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
     let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(5));
     let mut world = World::with(few).await;
     world.crash();
     world.node("n", json!([])).await;
-    // Three parts of a pass.
+    // Three chunks of ended Pods.
     for number in 0..1205 {
         let name = format!("p{number:04}");
         world.pod(&name, "n", json!([])).await;
@@ -100,7 +100,7 @@ async fn many_ended_pods_go_in_one_pass_the_oldest_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_going_goes_where_nothing_runs_any_more() {
+async fn terminating_pods_on_out_of_service_nodes_are_removed() {
     let world = World::new().await;
     let out = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]);
     for (node, ready) in [("dead", "Unknown"), ("alive", "True")] {
@@ -116,7 +116,7 @@ async fn a_pod_that_is_going_goes_where_nothing_runs_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_going_and_has_no_node_goes() {
+async fn a_terminating_pod_without_a_node_is_removed() {
     let world = World::new().await;
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "p", "namespace": NS, "finalizers": ["example.com/f"]},
@@ -133,7 +133,7 @@ async fn a_pod_that_is_going_and_has_no_node_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_at_the_plan_changes_nothing() {
+async fn an_explanation_changes_nothing() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
@@ -180,7 +180,7 @@ async fn a_pod_that_ended_unseen_keeps_its_phase() {
     world.wait(90).await;
     let pod = world.get("p").await.unwrap();
     assert_eq!(pod["status"]["phase"], "Succeeded");
-    assert!(!pod["metadata"]["deletionTimestamp"].is_null(), "it is removed in the same pass");
+    assert!(!pod["metadata"]["deletionTimestamp"].is_null(), "the Pod is deleted in the same pass");
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +201,7 @@ async fn a_pod_that_changes_during_its_removal_is_judged_again() {
     world.node("other", json!([])).await;
     world.pod("p", "other", json!([])).await;
     world.wait(120).await;
-    assert!(!world.is_going("p").await, "another Pod of that name is not meant");
+    assert!(!world.is_going("p").await, "the new Pod with this name is not deleted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +226,7 @@ async fn a_node_that_recovered_unseen_keeps_its_terminating_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_lost_nodes_are_taken_up_one_part_after_the_other() {
+async fn many_missing_nodes_are_handled_in_several_passes() {
     let world = World::new().await;
     let lost = NODES_PER_PASS + 3;
     for n in 0..lost {
@@ -238,7 +238,7 @@ async fn many_lost_nodes_are_taken_up_one_part_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_answers_about_missing_nodes_do_not_keep_pods_without_a_node_for_an_hour() {
+async fn slow_reads_of_missing_nodes_do_not_delay_pods_without_a_node_for_an_hour() {
     let world = World::new().await;
     for n in 0..40 {
         world.pod(&format!("p{n}"), &format!("lost-{n}"), json!([])).await;
@@ -246,11 +246,11 @@ async fn slow_answers_about_missing_nodes_do_not_keep_pods_without_a_node_for_an
     world.wait(15).await;
     let slow = Rule::new(Action::Latency(Duration::from_secs(45))).identity(ME).verb("get").resource("nodes");
     world.sandbox.faults().add(slow);
-    // The quarantine of the nodes ends, and the pass after it reads them.
+    // The quarantine of the nodes ends, and the next pass reads them.
     while world.asked("get", "nodes") == 0 {
         world.wait(1).await;
     }
-    assert_eq!(world.asked("get", "nodes"), 8, "as many at once");
+    assert_eq!(world.asked("get", "nodes"), 8, "eight nodes are read concurrently");
     world.pod("nowhere", "", json!([])).await;
     let keep = json!({"metadata": {"finalizers": ["example.com/f"]}});
     world.sandbox.merge("pods", Some(NS), "nowhere", None, keep).await.unwrap();

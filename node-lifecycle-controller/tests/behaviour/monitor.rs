@@ -1,4 +1,4 @@
-//! What becomes of single nodes that fall silent, report that they are not ready, come back or are replaced.
+//! Single nodes that become silent, report that they are not ready, recover or are replaced.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::world::{Cluster, ME, NOT_READY, NS, UNREACHABLE, condition, status, taints};
 
-/// Leases, as the sandbox counts requests for them.
+/// Resource of Leases in the sandbox's request counters.
 const LEASES: &str = "leases.coordination.k8s.io";
 
-/// From the last renewal of a node to the pass that finds it silent: the grace period, the pause between two passes, and the
-/// moments that both take.
+/// Seconds from the silencing of a node to the pass that writes its conditions: the grace period minus the age of the last
+/// renewal, plus the pause between two passes and the duration of requests.
 const SILENT: std::ops::RangeInclusive<u64> = 40..=57;
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +41,10 @@ async fn a_silent_node_gets_conditions_and_taints_and_its_pods_leave() {
     assert!(of_node.contains(&"Normal NodeNotReady Node node-1 status is now: NodeNotReady".to_owned()), "{of_node:?}");
     assert_eq!(cluster.events(NS).await, ["Warning NodeNotReady Node is not ready"]);
     cluster.wait(290).await;
-    assert!(condition(&cluster.get_pod("p").await.unwrap(), "DisruptionTarget").is_null(), "it may stay five minutes");
+    assert!(
+        condition(&cluster.get_pod("p").await.unwrap(), "DisruptionTarget").is_null(),
+        "the Pod may stay five minutes"
+    );
     cluster.wait(20).await;
     let pod = cluster.get_pod("p").await.unwrap();
     assert!(!pod["metadata"]["deletionTimestamp"].is_null());
@@ -50,7 +53,7 @@ async fn a_silent_node_gets_conditions_and_taints_and_its_pods_leave() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_comes_back_loses_its_taints_and_its_pods_stay() {
+async fn a_node_that_recovers_loses_its_taints_and_its_pods_stay() {
     let cluster = Cluster::new(6).await;
     cluster.pod("p", "node-1").await;
     cluster.nodes.silence("node-1").unwrap();
@@ -66,9 +69,10 @@ async fn a_node_that_comes_back_loses_its_taints_and_its_pods_stay() {
     assert!(cluster.events(NS).await.contains(&cancelled));
 }
 
-/// Pods stay while their node renews its Lease, and leave when it is silent; the server knows of both, the node does not.
+/// Pods stay while their node renews its Lease, and leave when it is silent. The Lease on the server decides, not the status of
+/// the node.
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_cannot_be_removed_costs_a_living_node_no_pod() {
+async fn a_taint_that_cannot_be_removed_evicts_no_pod_of_a_healthy_node() {
     let cluster = Cluster::new(6).await;
     cluster.pod("p", "node-1").await;
     cluster.nodes.silence("node-1").unwrap();
@@ -78,19 +82,19 @@ async fn a_taint_that_cannot_be_removed_costs_a_living_node_no_pod() {
     let faults = cluster.sandbox.faults();
     faults.add(Rule::new(Action::InternalError).identity(ME).verb("patch").resource("nodes"));
     cluster.wait(1800).await;
-    let is_going = async || !cluster.get_pod("p").await.unwrap()["metadata"]["deletionTimestamp"].is_null();
-    assert_eq!(taints(&cluster.node("node-1").await, "NoExecute"), [UNREACHABLE], "nobody removes it");
-    assert!(!is_going().await, "its node lives");
+    let is_terminating = async || !cluster.get_pod("p").await.unwrap()["metadata"]["deletionTimestamp"].is_null();
+    assert_eq!(taints(&cluster.node("node-1").await, "NoExecute"), [UNREACHABLE], "the taint stays");
+    assert!(!is_terminating().await, "its node is alive");
     let read = cluster.asked("get", LEASES);
     cluster.wait(600).await;
     assert!(cluster.asked("get", LEASES) - read <= 40, "one read every 15 seconds");
-    // Its conditions cannot be written either: the silence alone shows that it is lost.
+    // The conditions cannot be written either, so only the missing heartbeats show that the node has failed.
     faults.add(Rule::new(Action::InternalError).identity(ME).verb("patch").resource("nodes/status"));
     cluster.nodes.silence("node-1").unwrap();
     cluster.wait(40).await;
-    assert!(!is_going().await, "the grace period is not over");
+    assert!(!is_terminating().await, "the grace period has not passed");
     cluster.wait(40).await;
-    assert!(is_going().await);
+    assert!(is_terminating().await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +111,7 @@ async fn a_node_that_reports_not_ready_is_tainted_by_the_next_pass_and_its_pods_
     assert!(tainted <= 5, "{tainted}");
     assert_eq!(status(&cluster.get_pod("p").await.unwrap(), "Ready"), "True");
     assert!(!cluster.events("default").await.iter().any(|event| event.contains("NodeNotReady")));
-    // When it falls silent, too, one taint takes the place of the other in one write.
+    // When the node becomes silent, too, one write replaces one taint by the other.
     cluster.nodes.silence("node-1").unwrap();
     let since = cluster.clock.now();
     cluster.until("node-1", 90, |node| taints(node, "NoExecute") == [UNREACHABLE]).await;
@@ -120,7 +124,7 @@ async fn a_node_that_never_reports_gets_its_conditions_after_the_startup_grace_p
     let cluster = Cluster::new(3).await;
     cluster.sandbox.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}})).await.unwrap();
     cluster.wait(1).await;
-    assert!(taints(&cluster.node("new").await, "NoSchedule").is_empty(), "what admission added is removed");
+    assert!(taints(&cluster.node("new").await, "NoSchedule").is_empty(), "the taint that admission added is removed");
     let silent = cluster.until("new", 90, |node| status(node, "Ready") == "Unknown").await;
     assert!((58..=72).contains(&silent), "{silent}");
     let node = cluster.node("new").await;
@@ -134,7 +138,7 @@ async fn a_node_that_never_reports_gets_its_conditions_after_the_startup_grace_p
 }
 
 #[tokio::test(start_paused = true)]
-async fn arrivals_and_departures_are_events() {
+async fn additions_and_removals_of_nodes_are_reported_as_events() {
     let cluster = Cluster::new(1).await;
     cluster.nodes.remove("node-0").unwrap();
     cluster.wait(10).await;
@@ -148,7 +152,7 @@ async fn arrivals_and_departures_are_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_and_the_taint_of_cordoned_nodes_are_kept_up() {
+async fn copied_labels_and_the_taint_of_cordoned_nodes_are_kept_up_to_date() {
     let cluster = Cluster::new(3).await;
     let stale = json!({"beta.kubernetes.io/os": "windows", "beta.kubernetes.io/arch": null});
     cluster.label("node-0", stale).await;
@@ -167,7 +171,7 @@ async fn labels_and_the_taint_of_cordoned_nodes_are_kept_up() {
 async fn taints_that_others_write_at_the_same_time_stay() {
     let cluster = Cluster::new(6).await;
     cluster.nodes.silence("node-1").unwrap();
-    // Between the read and the write of every change somebody else changes the node.
+    // Another client changes the node between the read and the write of every change.
     let slow = Rule::new(Action::Latency(Duration::from_millis(300))).identity(ME).verb("patch").resource("nodes");
     cluster.sandbox.faults().add(slow);
     cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
@@ -208,7 +212,7 @@ async fn a_pod_that_is_bound_to_a_lost_node_is_marked() {
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     cluster.sandbox.merge("pods", Some(NS), "late", Some("status"), ready).await.unwrap();
     cluster.wait(1).await;
-    assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "True", "it is bound to no node");
+    assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "True", "the Pod is not bound to a node");
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "late", "namespace": NS},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"}});
     let path = format!("/api/v1/namespaces/{NS}/pods/late/binding");
@@ -220,17 +224,21 @@ async fn a_pod_that_is_bound_to_a_lost_node_is_marked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_created_on_a_lost_node_is_what_its_kubelet_says() {
+async fn a_pod_created_on_a_lost_node_has_the_condition_of_its_kubelet() {
     let cluster = Cluster::new(6).await;
     cluster.nodes.silence("node-1").unwrap();
     cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
     cluster.pod("late", "node-1").await;
     cluster.wait(1).await;
-    assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "none", "it never said that it was ready");
+    assert_eq!(
+        status(&cluster.get_pod("late").await.unwrap(), "Ready"),
+        "none",
+        "the Pod never reported that it was ready"
+    );
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     cluster.sandbox.merge("pods", Some(NS), "late", Some("status"), ready).await.unwrap();
     cluster.wait(1).await;
-    assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "True", "what its kubelet says counts");
+    assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "True", "the condition of the kubelet stays");
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +258,8 @@ async fn nodes_that_renew_their_leases_cost_no_request() {
     assert_eq!(cluster.unknown_count().await, 0);
 }
 
-/// A node that renews its Lease lives, also while it has not reported its status: the condition and the taint are ours.
+/// A node that renews its Lease is alive, even while it does not report its status: the condition and the taint come from this
+/// program.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
     let cluster = Cluster::new(6).await;
@@ -259,7 +268,7 @@ async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
     cluster.until("node-1", 90, |node| !taints(node, "NoExecute").is_empty()).await;
     cluster.wait(200).await;
     cluster.nodes.renew_only("node-1").unwrap();
-    // Pods that are new there are in no worse position.
+    // The same holds for new Pods on the node.
     cluster.wait(60).await;
     let untolerant = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new", "namespace": NS},
         "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "img:1"}], "tolerations": [
@@ -268,22 +277,22 @@ async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
     cluster.wait(900).await;
     let node = cluster.node("node-1").await;
     assert_eq!((status(&node, "Ready"), taints(&node, "NoExecute")), ("Unknown", vec![UNREACHABLE.to_owned()]));
-    let is_going = async |pod| !cluster.get_pod(pod).await.unwrap()["metadata"]["deletionTimestamp"].is_null();
-    assert!(!is_going("p").await && !is_going("new").await, "its node lives");
+    let is_terminating = async |pod| !cluster.get_pod(pod).await.unwrap()["metadata"]["deletionTimestamp"].is_null();
+    assert!(!is_terminating("p").await && !is_terminating("new").await, "its node is alive");
     let read = cluster.asked("get", "nodes") + cluster.asked("get", LEASES) + cluster.asked("get", "pods");
     cluster.wait(600).await;
     let more = cluster.asked("get", "nodes") + cluster.asked("get", LEASES) + cluster.asked("get", "pods") - read;
     assert!(more <= 2 * 2 * 41, "{more} reads: a node and its Lease, once for both Pods or twice, every 15 seconds");
     cluster.nodes.silence("node-1").unwrap();
     cluster.wait(40).await;
-    assert!(!is_going("p").await, "the grace period is not over");
+    assert!(!is_terminating("p").await, "the grace period has not passed");
     cluster.wait(30).await;
-    assert!(is_going("p").await && is_going("new").await);
+    assert!(is_terminating("p").await && is_terminating("new").await);
 }
 
-/// The write took effect and its answer is lost: the Event and the taint come as if it were not.
+/// The write takes effect and its answer is lost: the Event and the taint follow as usual.
 #[tokio::test(start_paused = true)]
-async fn conditions_that_were_written_without_an_answer_cost_neither_the_event_nor_time() {
+async fn an_unanswered_write_of_conditions_delays_neither_the_event_nor_the_taint() {
     let cluster = Cluster::new(6).await;
     cluster.wait(10).await;
     let lost = Rule::new(Action::CutAfter).identity(ME).verb("patch").resource("nodes/status");
@@ -297,9 +306,9 @@ async fn conditions_that_were_written_without_an_answer_cost_neither_the_event_n
     assert_eq!(not_ready, ["Normal NodeNotReady Node node-1 status is now: NodeNotReady"]);
 }
 
-/// The queues of upstream whose metrics are not served here are named in the documentation of the crate.
+/// Upstream's queues whose metrics are not served here are named in the documentation of the crate.
 #[tokio::test(start_paused = true)]
-async fn the_queues_of_upstream_are_served_or_documented() {
+async fn upstreams_queues_are_served_or_documented() {
     let cluster = Cluster::new(1).await;
     let (metrics, documentation) = (cluster.loops().metrics().prometheus(), include_str!("../../src/lib.rs"));
     let is_served = |queue: &str| metrics.contains(&format!("workqueue_adds_total{{name=\"{queue}\"}}"));

@@ -1,4 +1,4 @@
-//! Changes of nodes that the server refuses are counted, and explanations name them.
+//! Changes of nodes that the server refuses are counted and explained.
 
 use sandbox::{Action, Rule};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::world::{Cluster, ME, status, taints};
 
 const FAILED: &str = "nonet_node_writes_failed_total{error=\"invalid\"}";
 
-/// The server refuses changes of this resource by the loops.
+/// Makes the server refuse the loops' patches of this resource.
 fn refuse(cluster: &Cluster, resource: &str) {
     cluster.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("patch").resource(resource));
 }
@@ -16,12 +16,12 @@ fn failed(cluster: &Cluster) -> u64 {
     cluster.metric(FAILED).parse().unwrap()
 }
 
-/// What the node monitor says of a key, or of everything.
+/// Returns the node monitor's explanation of a key, or of everything.
 fn explained(cluster: &Cluster, key: Option<&str>) -> Value {
     cluster.loops().explain(key)[0].take()
 }
 
-/// The last error of a node in the list of what fails.
+/// Returns the last error of a node in the list of failing keys.
 fn last_error(cluster: &Cluster, node: &str) -> Option<String> {
     let all = explained(cluster, None);
     let of_node = |entry: &&Value| entry["key"] == node && entry["lastError"]["error"].is_string();
@@ -37,11 +37,14 @@ async fn conditions_that_the_server_refuses_are_counted_and_explained_until_they
     cluster.nodes.silence("node-1").unwrap();
     cluster.wait(180).await;
     assert_eq!(status(&cluster.node("node-1").await, "Ready"), "True");
-    assert!((5..=7).contains(&failed(&cluster)), "with pauses that grow: {}", failed(&cluster));
+    assert!((5..=7).contains(&failed(&cluster)), "the pauses grow: {}", failed(&cluster));
     let error = last_error(&cluster, "node-1").unwrap();
     assert!(error.starts_with("set the conditions to Unknown: ") && error.contains("is invalid"), "{error}");
-    let said = explained(&cluster, Some("node-1"))["waiting"].to_string();
-    assert!(said.contains("set the conditions to Unknown") && said.contains("is invalid"), "{said}");
+    let explained_text = explained(&cluster, Some("node-1"))["waiting"].to_string();
+    assert!(
+        explained_text.contains("set the conditions to Unknown") && explained_text.contains("is invalid"),
+        "{explained_text}"
+    );
     let of_another = explained(&cluster, Some("node-2"))["waiting"].to_string();
     assert_eq!((last_error(&cluster, "node-2"), &*of_another), (None, "[]"));
     cluster.sandbox.faults().clear();
@@ -51,15 +54,18 @@ async fn conditions_that_the_server_refuses_are_counted_and_explained_until_they
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_that_the_server_refuses_are_counted_and_explained_until_the_node_is_back() {
+async fn taints_that_the_server_refuses_are_counted_and_explained_until_the_node_recovers() {
     let cluster = Cluster::new(6).await;
     cluster.wait(20).await;
     refuse(&cluster, "nodes");
     cluster.nodes.silence("node-1").unwrap();
     cluster.wait(100).await;
     assert!(failed(&cluster) >= 2, "{}", failed(&cluster));
-    let said = explained(&cluster, Some("node-1"))["waiting"].to_string();
-    assert!(said.contains("add the NoExecute taint") && said.contains("is invalid"), "{said}");
+    let explained_text = explained(&cluster, Some("node-1"))["waiting"].to_string();
+    assert!(
+        explained_text.contains("add the NoExecute taint") && explained_text.contains("is invalid"),
+        "{explained_text}"
+    );
     cluster.nodes.restore("node-1").unwrap();
     cluster.wait(60).await;
     let node = cluster.node("node-1").await;
@@ -76,13 +82,16 @@ async fn removals_of_taints_that_the_server_refuses_are_counted_and_explained() 
     cluster.nodes.restore("node-1").unwrap();
     cluster.wait(60).await;
     assert!(failed(&cluster) >= 5, "{}", failed(&cluster));
-    let said = explained(&cluster, Some("node-1"))["waiting"].to_string();
-    assert!(said.contains("remove the NoExecute taints") && said.contains("is invalid"), "{said}");
+    let explained_text = explained(&cluster, Some("node-1"))["waiting"].to_string();
+    assert!(
+        explained_text.contains("remove the NoExecute taints") && explained_text.contains("is invalid"),
+        "{explained_text}"
+    );
 }
 
-/// A denial is about what one write holds. The server takes others, and heartbeats: the node gets no grace period for it.
+/// The server denies one write because of its content, but accepts others and heartbeats: the grace period does not restart.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_denied_once_gives_its_node_no_time() {
+async fn a_denied_write_does_not_restart_the_grace_period() {
     let cluster = Cluster::new(6).await;
     cluster.wait(20).await;
     let denied = Rule::new(Action::Invalid).identity(ME).verb("patch").resource("nodes/status");

@@ -1,4 +1,4 @@
-//! Shadow mode: evictions and passes are decided when they are due, and no Pod is touched.
+//! Shadow mode: evictions and passes are decided when they are due, and nothing is written.
 
 use common::settings::Settings;
 use serde_json::json;
@@ -31,7 +31,7 @@ async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_goes_in_time_cancels_the_eviction() {
+async fn the_removal_of_a_taint_in_time_cancels_the_eviction() {
     let world = shadow().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([every(Some(300))])).await;
@@ -44,7 +44,7 @@ async fn a_taint_that_goes_in_time_cancels_the_eviction() {
     world.wait(1000).await;
     let plans = world.plans("shop/p");
     assert_eq!(plans[0].1, [""; 0], "its timer is cancelled");
-    assert_eq!(plans[1].0.duration_since(tainted).as_secs(), 300, "it begins anew");
+    assert_eq!(plans[1].0.duration_since(tainted).as_secs(), 300, "a new timer starts");
     assert!(is_untouched(&world));
 }
 

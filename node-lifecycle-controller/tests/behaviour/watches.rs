@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// The resources that a loop reads.
+/// Returns the resources that a loop reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "node-lifecycle-controller" => &["leases.coordination.k8s.io", "nodes", "pods"],
-        // A Pod is deleted for a taint of the node monitor only if nothing is heard of its node, and Leases are what is heard:
-        // see `a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them`.
+        // A Pod is deleted for a taint of the node monitor only if its node sends no heartbeats, so this loop watches Leases: see
+        // `a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them`.
         "taint-eviction-controller" => &["leases.coordination.k8s.io", "nodes", "pods"],
         "pod-garbage-collector-controller" => &["nodes", "pods"],
         other => panic!("{other}: which resources does it read?"),

@@ -1,5 +1,5 @@
-//! A sandbox and the loops under test: a [`World`] without nodes of its own, whose nodes are what a test says, and a [`Cluster`] whose
-//! nodes renew their Leases.
+//! A sandbox and the loops under test: a [`World`] whose nodes are created by the test, and a [`Cluster`] whose nodes renew their
+//! Leases.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use node_lifecycle_controller::{eviction, garbage};
 use sandbox::{Builder, Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
-/// What the controllers are known as to the sandbox.
+/// Identity of the controllers in the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// Where everything happens.
+/// Namespace of the test objects.
 pub(crate) const NS: &str = "shop";
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// Where Leases of nodes are.
+/// Namespace of the Leases of nodes.
 const LEASES: &str = "kube-node-lease";
 
-/// Renews the Lease of a node that has no other part in a test: the loops see that they are not cut off.
+/// Renews the Lease of a node that the test does not use: the loops have evidence of a live view.
 async fn witness(sandbox: Sandbox, clock: Clock) {
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "witness", "namespace": LEASES}});
@@ -35,7 +35,7 @@ async fn witness(sandbox: Sandbox, clock: Clock) {
     }
 }
 
-/// The loops that act on Pods. Here nobody judges the nodes.
+/// The loops that delete Pods, without the node monitor.
 const LOOPS: &[LoopDefinition] = &[eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR];
 
 pub(crate) struct World {
@@ -46,12 +46,12 @@ pub(crate) struct World {
     loops: Option<Loops>,
 }
 
-/// A taint that Pods leave for.
+/// Builds a taint that Pods must leave for.
 pub(crate) fn leave(key: &str) -> Value {
     json!({"key": key, "effect": "NoExecute"})
 }
 
-/// A toleration of every taint, for so many seconds or for ever.
+/// Builds a toleration of every taint, for `seconds` or without a limit.
 pub(crate) fn every(seconds: Option<i64>) -> Value {
     let mut toleration = json!({"operator": "Exists"});
     if let Some(seconds) = seconds {
@@ -70,12 +70,12 @@ impl World {
         Self::build(settings, Sandbox::builder(), LOOPS).await
     }
 
-    /// A world with these loops alone.
+    /// Creates a world with these loops only.
     pub(crate) async fn of(loops: &'static [LoopDefinition]) -> Self {
         Self::build(Settings::new(), Sandbox::builder(), loops).await
     }
 
-    /// A server that knows tolerations which compare numbers, and loops that know them or do not.
+    /// Creates a server with the feature gate of tolerations that compare numbers, and loops with or without it.
     pub(crate) async fn where_tolerations_compare(is_known: bool) -> Self {
         let gate = eviction::COMPARISON.name;
         Self::build(Settings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true), LOOPS).await
@@ -92,13 +92,13 @@ impl World {
         world
     }
 
-    /// Starts the loops anew, as another process.
+    /// Starts the loops as a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), self.definitions));
     }
 
-    /// Ends the loops as a crash would.
+    /// Ends the loops like a crash.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -107,16 +107,16 @@ impl World {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// A node that is ready and has these taints.
+    /// Creates a ready node with these taints.
     pub(crate) async fn node(&self, name: &str, taints: Value) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": taints}});
         self.sandbox.create(node).await.unwrap();
-        // What admission adds to a new node has no part in this.
+        // Removes the taints that admission adds to a new node.
         self.taint(name, taints).await;
         self.report(name, "True").await;
     }
 
-    /// The node says whether it is ready.
+    /// Writes the condition `Ready` of a node, as its kubelet.
     pub(crate) async fn report(&self, node: &str, ready: &str) {
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
         self.sandbox.merge("nodes", None, node, Some("status"), status).await.unwrap();
@@ -126,14 +126,14 @@ impl World {
         self.sandbox.merge("nodes", None, node, None, json!({"spec": {"taints": taints}})).await.unwrap();
     }
 
-    /// A Pod on a node, with nothing but these tolerations.
+    /// Creates a Pod on a node with these tolerations only.
     pub(crate) async fn pod(&self, name: &str, node: &str, tolerations: Value) -> Value {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS},
             "spec": {"nodeName": node, "tolerations": tolerations, "containers": [{"name": "c", "image": "img:1"}]}});
         self.sandbox.create(pod).await.unwrap()
     }
 
-    /// A user adds a toleration to a Pod.
+    /// Adds a toleration to a Pod, as a user.
     pub(crate) async fn tolerate(&self, pod: &str, toleration: Value) {
         let mut all = self.get(pod).await.unwrap()["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         all.insert(0, toleration);
@@ -145,34 +145,34 @@ impl World {
         self.sandbox.merge("pods", Some(NS), pod, Some("status"), json!({ "status": status })).await.unwrap();
     }
 
-    /// The Pod, if it is there.
+    /// Returns the Pod; `None` if it does not exist.
     pub(crate) async fn get(&self, pod: &str) -> Option<Value> {
         self.sandbox.get("pods", Some(NS), pod).await.ok()
     }
 
-    /// Whether the Pod is gone or going.
+    /// Whether the Pod is terminating or does not exist.
     pub(crate) async fn is_going(&self, pod: &str) -> bool {
         self.get(pod).await.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
     }
 
-    /// A user deletes it.
+    /// Deletes an object, as a user.
     pub(crate) async fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) {
         self.sandbox.delete(resource, namespace, name).await.unwrap();
     }
 
-    /// It goes at once.
+    /// Deletes a Pod with a grace period of 0.
     pub(crate) async fn delete_now(&self, pod: &str) {
         let path = format!("/api/v1/namespaces/{NS}/pods/{pod}");
         let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
         self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&now)).await.unwrap();
     }
 
-    /// How many requests of the loops there were.
+    /// Returns the number of requests of the loops with this verb and resource.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// The notes of events, sorted.
+    /// Returns the messages of Events, sorted.
     pub(crate) async fn notes(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let mut notes: Vec<String> = events.iter().map(|e| e["message"].as_str().unwrap().to_owned()).collect();
@@ -180,7 +180,7 @@ impl World {
         notes
     }
 
-    /// When the loops decided to act on a key, and how.
+    /// Returns the plans of the loops for a key that have actions, with their times.
     pub(crate) fn plans(&self, key: &str) -> Vec<(Timestamp, Vec<String>)> {
         self.loops.as_ref().unwrap().plans(key)
     }
@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// The condition of that type.
+/// Returns the condition of this type.
 pub(crate) fn condition(pod: &Value, kind: &str) -> Value {
     let list = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
@@ -206,12 +206,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of `count` nodes, `node-0` and so on, that are in the zones z0, z1 and z2 in turn.
+    /// Creates a cluster of `count` nodes `node-0`, `node-1` and so on, distributed over the zones z0, z1 and z2 in turn.
     pub(crate) async fn new(count: u32) -> Self {
         Self::with(count, Settings::new()).await
     }
 
-    /// A cluster in which all nodes are in the same zone.
+    /// Creates a cluster with all nodes in one zone.
     pub(crate) async fn of_one_zone(count: u32, settings: Settings) -> Self {
         let mut cluster = Self::without_controllers(count, settings).await;
         for node in 0..count {
@@ -240,13 +240,13 @@ impl Cluster {
         this
     }
 
-    /// Starts the loops anew, as another process.
+    /// Starts the loops as a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), node_lifecycle_controller::LOOPS));
     }
 
-    /// Ends the loops as a crash would.
+    /// Ends the loops like a crash.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -259,7 +259,7 @@ impl Cluster {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// The seconds until something is true of a node, at most `most`.
+    /// Returns the seconds until the condition is true for a node; panics after `most` seconds.
     pub(crate) async fn until(&self, node: &str, most: u64, is_true: impl Fn(&Value) -> bool) -> u64 {
         let began = self.clock.now();
         loop {
@@ -280,7 +280,7 @@ impl Cluster {
         self.sandbox.get("nodes", None, node).await.unwrap()
     }
 
-    /// A Pod on a node that tolerates both taints for five minutes, as admission has it.
+    /// Creates a Pod on a node. Admission lets it tolerate both taints of the node monitor for five minutes.
     pub(crate) async fn pod(&self, name: &str, node: &str) {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS},
             "spec": {"nodeName": node, "containers": [{"name": "c", "image": "img:1"}]}});
@@ -291,17 +291,17 @@ impl Cluster {
         self.sandbox.get("pods", Some(NS), name).await.ok()
     }
 
-    /// How many requests of the loops there were.
+    /// Returns the number of requests of the loops with this verb and resource.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// The value of a metric without labels.
+    /// Returns the value of a metric without labels.
     pub(crate) fn metric(&self, name: &str) -> String {
         metric(self.loops(), name)
     }
 
-    /// The writes of the loops to nodes, as the time in seconds since `since` and the state after it.
+    /// Returns the writes of the loops to a node, as seconds since `since` and the state after the write.
     pub(crate) fn node_writes(&self, node: &str, since: Timestamp) -> Vec<(i64, Value)> {
         let all = self.sandbox.writes().all();
         let is_of = |write: &&std::sync::Arc<sandbox::Write>| {
@@ -311,7 +311,7 @@ impl Cluster {
         of.filter_map(|write| Some((write.at.duration_since(since).as_secs(), (*write.after()?).clone()))).collect()
     }
 
-    /// Reason and message of the Events about nodes.
+    /// Returns type, reason and message of the Events in a namespace, sorted.
     pub(crate) async fn events(&self, namespace: &str) -> Vec<String> {
         let events = self.sandbox.list("events", Some(namespace)).await.unwrap();
         let line = |e: &Value| {
@@ -327,40 +327,40 @@ impl Cluster {
         lines
     }
 
-    /// The names of nodes that have a `NoExecute` taint of ours.
+    /// Returns the names of nodes that have a `NoExecute` taint.
     pub(crate) async fn evicted_nodes(&self) -> Vec<String> {
         let nodes = self.sandbox.list("nodes", None).await.unwrap();
         let evicted = nodes.iter().filter(|node| !taints(node, "NoExecute").is_empty());
         evicted.map(|node| node["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// How many nodes are `Unknown`.
+    /// Returns the number of nodes whose condition `Ready` is `Unknown`.
     pub(crate) async fn unknown_count(&self) -> usize {
         let nodes = self.sandbox.list("nodes", None).await.unwrap();
         nodes.iter().filter(|node| status(node, "Ready") == "Unknown").count()
     }
 }
 
-/// The value of a metric without labels.
+/// Returns the value of a metric without labels.
 pub(crate) fn metric(loops: &Loops, name: &str) -> String {
     let text = loops.metrics().prometheus();
     let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
     line.map_or_else(|| panic!("{name}: {text}"), |line| line[name.len() + 1..].to_owned())
 }
 
-/// Settings with the flags of an operator.
+/// Returns settings with these flags.
 pub(crate) fn flags(flags: &[(&str, TuneValue)]) -> Settings {
     flags.iter().fold(Settings::new(), |settings, (name, value)| settings.with_tune(name, *value))
 }
 
-/// The status of a condition.
+/// Returns the status of a condition; `none` if it is missing.
 pub(crate) fn status<'a>(object: &'a Value, kind: &str) -> &'a str {
     let list = object["status"]["conditions"].as_array();
     let condition = list.and_then(|list| list.iter().find(|condition| condition["type"] == kind));
     condition.and_then(|condition| condition["status"].as_str()).unwrap_or("none")
 }
 
-/// The keys of the taints of an effect.
+/// Returns the keys of the taints with this effect.
 pub(crate) fn taints(node: &Value, effect: &str) -> Vec<String> {
     let list = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
     let of = list.iter().filter(|taint| taint["effect"] == effect);

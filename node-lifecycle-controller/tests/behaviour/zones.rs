@@ -1,4 +1,4 @@
-//! How fast nodes are tainted when many fail, and what keeps all from being tainted.
+//! The rate at which nodes are tainted when many fail, and the limits of tainting.
 
 use common::settings::{Settings, TuneValue};
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Cluster, ME, flags, status, taints};
 
-/// The seconds since `since` at which nodes got their `NoExecute` taint, sorted.
+/// Returns the seconds since `since` at which nodes got their `NoExecute` taint, sorted.
 fn taint_times(cluster: &Cluster, since: Timestamp) -> Vec<i64> {
     let first = |node: String| {
         let writes = cluster.node_writes(&node, since);
@@ -24,10 +24,10 @@ fn silence(cluster: &Cluster, nodes: std::ops::Range<u32>) {
     }
 }
 
-/// The alarm about four of ten nodes.
+/// The Event about four of ten nodes.
 const ALARM: &str = "Warning ManyNodesTainted 4 of 10 nodes have a NoExecute taint or wait for it";
 
-/// The alarms about the share of tainted nodes.
+/// Returns the Events about the share of tainted nodes.
 async fn alarms(cluster: &Cluster) -> Vec<String> {
     cluster.events("default").await.into_iter().filter(|event| event.contains("ManyNodesTainted")).collect()
 }
@@ -45,7 +45,7 @@ async fn nodes_of_a_zone_are_tainted_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zones_are_tainted_side_by_side() {
+async fn zones_are_tainted_independently_of_each_other() {
     let cluster = Cluster::new(12).await;
     cluster.wait(20).await;
     let since = cluster.clock.now();
@@ -63,7 +63,7 @@ async fn a_small_zone_that_is_partially_disrupted_is_left_alone() {
     silence(&cluster, 0..6);
     cluster.wait(600).await;
     assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (6, 0));
-    // One comes back: 5 of 10 are not ready, which is below the threshold.
+    // One node recovers: 5 of 10 are not ready, which is below the threshold.
     cluster.nodes.restore("node-0").unwrap();
     cluster.wait(120).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 5);
@@ -93,7 +93,7 @@ async fn a_large_zone_that_is_partially_disrupted_is_tainted_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_every_node_is_gone_nothing_is_tainted_and_taints_are_removed() {
+async fn when_every_node_is_silent_no_node_is_tainted_and_taints_are_removed() {
     let cluster = Cluster::new(9).await;
     cluster.wait(20).await;
     silence(&cluster, 0..1);
@@ -102,8 +102,8 @@ async fn when_every_node_is_gone_nothing_is_tainted_and_taints_are_removed() {
     cluster.wait(90).await;
     assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (9, 0));
     cluster.wait(600).await;
-    assert_eq!(cluster.evicted_nodes().await.len(), 0, "and while that lasts");
-    // One is back: the others get a whole grace period before they are tainted, each zone at its rate.
+    assert_eq!(cluster.evicted_nodes().await.len(), 0, "no node is tainted during a total disruption");
+    // One node recovers: the others get a whole grace period before they are tainted, at the rate of their zone.
     let since = cluster.clock.now();
     cluster.nodes.restore("node-4").unwrap();
     cluster.wait(400).await;
@@ -128,13 +128,13 @@ async fn a_lost_zone_is_tainted_at_the_usual_rate_and_others_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn excluded_nodes_have_no_part_in_the_state_of_their_zone() {
+async fn excluded_nodes_do_not_affect_the_state_of_their_zone() {
     let cluster = Cluster::of_one_zone(6, Settings::new()).await;
     for node in 0..3 {
         cluster.label(&format!("node-{node}"), json!({"node.kubernetes.io/exclude-disruption": ""})).await;
     }
     cluster.wait(20).await;
-    // Half of those that count are ready: without the labels it would be four of six.
+    // Two of the three counted nodes are ready; without the label, four of six would not be ready.
     silence(&cluster, 0..4);
     cluster.wait(200).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 4);
@@ -153,7 +153,7 @@ async fn a_node_that_changes_its_zone_while_it_waits_is_tainted_in_its_new_zone(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_alarm_comes_before_the_taint_that_makes_the_share_large_and_a_cap_holds() {
+async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is_not_exceeded() {
     let brakes = [("node-taint-alarm-share", TuneValue::Ratio(0.3)), ("node-taint-max-share", TuneValue::Ratio(0.2))];
     let cluster = Cluster::of_one_zone(10, flags(&brakes)).await;
     cluster.wait(20).await;
@@ -161,12 +161,12 @@ async fn an_alarm_comes_before_the_taint_that_makes_the_share_large_and_a_cap_ho
     cluster.wait(600).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 2);
     assert_eq!(alarms(&cluster).await, [ALARM]);
-    // The alert compares the share with what the flag says.
+    // The monitoring alert compares the share with the value of the flag.
     let announced: f32 = cluster.metric("nonet_node_taint_alarm_share").parse().unwrap();
     assert!((announced - 0.3).abs() < f32::EPSILON, "{announced}");
     let gauges = || ["nonet_node_taints_held", "nonet_node_tainted_share"].map(|name| cluster.metric(name));
     assert_eq!(gauges(), ["2", "0.4"]);
-    // When all nodes are back, the alarm is over, and the next outage raises it again.
+    // When all nodes have recovered, the alarm ends, and the next outage raises it again.
     for node in 0..4 {
         cluster.nodes.restore(&format!("node-{node}")).unwrap();
     }
@@ -179,7 +179,7 @@ async fn an_alarm_comes_before_the_taint_that_makes_the_share_large_and_a_cap_ho
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_alarm_is_written_before_the_first_taint_that_it_announces() {
+async fn the_alarm_is_written_before_the_first_taint() {
     let cluster = Cluster::of_one_zone(10, flags(&[("node-taint-alarm-share", TuneValue::Ratio(0.05))])).await;
     cluster.wait(20).await;
     silence(&cluster, 0..1);
@@ -198,13 +198,13 @@ async fn the_alarm_is_written_before_the_first_taint_that_it_announces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_of_which_something_is_heard_while_it_waits_is_not_tainted() {
+async fn a_waiting_node_with_a_new_heartbeat_is_not_tainted() {
     let cluster = Cluster::of_one_zone(10, Settings::new()).await;
     cluster.wait(20).await;
     let since = cluster.clock.now();
     silence(&cluster, 0..4);
     cluster.until("node-3", 90, |node| status(node, "Ready") == "Unknown").await;
-    // Its Lease is renewed, and its status is not reported.
+    // The Lease of the node is renewed, but its status is not reported.
     for second in 0..12 {
         let lease = json!({"spec": {"renewTime": format!("2026-11-22T00:00:{second:02}.000000Z")}});
         cluster
@@ -218,9 +218,9 @@ async fn a_node_of_which_something_is_heard_while_it_waits_is_not_tainted() {
     assert!(!cluster.evicted_nodes().await.contains(&"node-3".to_owned()));
 }
 
-/// Requests take their time, and what a zone is when a node's turn comes may not be what it is when the taint is sent.
+/// Requests take time, so the state of a zone may change between the choice of a node and the write of its taint.
 #[tokio::test(start_paused = true)]
-async fn a_taint_on_its_way_is_not_sent_when_its_zone_is_stopped_meanwhile() {
+async fn a_taint_is_not_written_if_its_zone_is_stopped_meanwhile() {
     for others_fail in [false, true] {
         let cluster = Cluster::of_one_zone(10, Settings::new()).await;
         cluster.wait(20).await;
@@ -240,9 +240,9 @@ async fn a_taint_on_its_way_is_not_sent_when_its_zone_is_stopped_meanwhile() {
     }
 }
 
-/// Every flag of the zones means what it says.
+/// The loop applies every flag of zones.
 #[tokio::test(start_paused = true)]
-async fn rates_and_thresholds_are_those_of_the_flags() {
+async fn flags_set_the_rates_and_thresholds() {
     let settings = || {
         flags(&[
             ("unhealthy-zone-threshold", TuneValue::Ratio(0.8)),

@@ -1,4 +1,4 @@
-//! The Pods of a set.
+//! The Pods that a set creates.
 
 use common::{
     intern::Labels,
@@ -8,7 +8,7 @@ use common::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-/// A Pod to create. The Pods of one sync differ in nothing.
+/// A Pod to create. All Pods of one sync are equal.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NewPod<'a> {
@@ -40,12 +40,12 @@ fn map<S: Serializer>(annotations: &Annotations, serializer: S) -> Result<S::Ok,
     out.end()
 }
 
-/// The beginning of the names of an owner's Pods.
+/// Returns `metadata.generateName` of an owner's Pods.
 pub(super) fn generate_name(owner: &str) -> String {
     format!("{owner}-")
 }
 
-/// A Pod from a template: labels, annotations and finalizers of its metadata, and its specification, unread.
+/// Builds a Pod from a template: labels, annotations and finalizers of the template's metadata, and its `spec` without decoding.
 ///
 /// Upstream: `pkg/controller`, `GetPodFromTemplate`.
 pub(super) fn body<'a>(owner: &'a str, template: &'a Template, reference: OwnerRef) -> NewPod<'a> {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_its_template_and_its_owner() {
+    fn a_pod_consists_of_its_template_and_its_owner_reference() {
         let template = Template::from_value(&json!({
             "metadata": {"labels": {"app": "web"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
                 "name": "ignored", "namespace": "ignored", "generateName": "ignored-"},
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_has_not_a_pod_has_not() {
+    fn fields_missing_in_the_template_are_missing_in_the_pod() {
         let template = Template::from_value(&json!({"metadata": {"labels": {"app": "web"}}, "spec": {}}));
         let body: Value = serde_json::to_value(body("web", &template, OwnerRef::default())).unwrap();
         let metadata = body["metadata"].as_object().unwrap();

@@ -1,20 +1,20 @@
-//! The condition `ReplicaFailure`: the last time Pods could not be created or deleted, and why.
+//! The condition `ReplicaFailure`: the latest failure to create or delete Pods.
 //!
-//! It is there from the first failure until Pods were managed without one. Upstream drops it in every sync that may not
-//! act, so that it flaps, and never refreshes it, so that it may name a problem long solved (kubernetes/kubernetes#127081).
-//! Ours stays, and is refreshed when the problem is another one. Texts of refusals name a fresh Pod or the quota in use on
-//! every attempt: such differences do not count, and no refresh comes sooner than [`REFRESH`] after the last change, since
-//! each status written brings the set back at once, past its back-off.
+//! The condition stays from the first failure until Pods are managed without one. Upstream removes it in every sync that must not
+//! act, so that it flaps, and never updates it, so that it may name a problem solved long ago (kubernetes/kubernetes#127081).
+//! Here the condition is updated when the problem changes. Messages of refusals contain a new Pod name or the used quota in every
+//! attempt; such differences do not count. Updates are at least [`REFRESH`] apart, because each status write enqueues the set at
+//! once, regardless of its back-off.
 
 use common::conditions::{self, Condition};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::plan::{Managed, REPLICA_FAILURE};
 
-/// The shortest time between two texts of the condition.
+/// Minimum time between two messages of the condition.
 const REFRESH: SignedDuration = SignedDuration::from_mins(1);
 
-/// The conditions after Pods were managed at `now` with that result.
+/// Returns the conditions after Pods were managed at `now` with the given result.
 pub fn conditions(stored: &[Condition], managed: &Managed, now: Timestamp) -> Vec<Condition> {
     let mut list = stored.to_vec();
     match managed {
@@ -38,7 +38,7 @@ fn recent(condition: &Condition, now: Timestamp) -> bool {
     condition.last_transition_time.is_some_and(|since| now.duration_since(since) < REFRESH)
 }
 
-/// What a message says apart from names of Pods and from numbers.
+/// Returns a message without names of Pods and without numbers.
 fn gist(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_when_pods_were_managed_and_only_then() {
+    fn the_condition_is_removed_only_after_pods_were_managed() {
         let list = stored("no quota");
         assert_eq!(conditions(&list, &Managed::NotAllowed, at(9)), list);
         assert_eq!(conditions(&list, &Managed::Done, at(9)), []);
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_problem_in_other_words_changes_nothing() {
+    fn another_message_for_the_same_problem_changes_nothing() {
         let list = stored(&quota("web-abcde", 3));
         let again = failed(FailureReason::Create, &quota("web-x7k2p", 14));
         assert_eq!(conditions(&list, &again, at(3600)), list);
     }
 
     #[test]
-    fn another_problem_is_shown_but_not_at_every_attempt() {
+    fn another_problem_updates_the_message_at_most_once_a_minute() {
         let list = stored(&quota("web-abcde", 3));
         let other = failed(FailureReason::Create, "admission webhook \"policy\" denied the request: id 7");
         assert_eq!(conditions(&list, &other, at(59)), list);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn gists_leave_out_pods_and_numbers_only() {
+    fn gists_omit_only_pods_and_numbers() {
         assert_eq!(gist(&quota("web-x", 3)), gist(&quota("stray", 999)));
         assert_eq!(gist("used: requests.cpu=500m"), gist("used: requests.cpu=1.5"));
         assert_ne!(gist("exceeded quota: a"), gist("exceeded quota: b"));

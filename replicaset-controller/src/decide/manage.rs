@@ -1,4 +1,4 @@
-//! How many Pods to create, or which to delete.
+//! Decides how many Pods to create, or which Pods to delete.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::{
 
 /// Decides what to do about the number of claimed Pods.
 ///
-/// Never creates and deletes at once, and never more than the burst; a set whose Pods fail creates none until its wait is
-/// over. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
+/// Never both creates and deletes, and never exceeds the burst. A set whose Pods fail creates none during its back-off.
+/// Upstream: `pkg/controller/replicaset`, `manageReplicas`.
 pub fn manage(snapshot: &Snapshot, claimed: &[&PodRef]) -> Manage {
     let set = &snapshot.set;
     if set.selector.problem().is_some() {
-        return Manage::NotAllowed("its selector cannot be used".to_owned());
+        return Manage::NotAllowed("its selector is invalid".to_owned());
     }
     if snapshot.owner.deleting {
         return Manage::NotAllowed("it is being deleted".to_owned());
@@ -42,7 +42,7 @@ pub fn manage(snapshot: &Snapshot, claimed: &[&PodRef]) -> Manage {
     if surplus == 0 { Manage::Nothing } else { choose(snapshot, claimed, surplus) }
 }
 
-/// A Pod made from such a template would be given up at once, and another one made, for ever.
+/// Returns why a Pod from the template would be released at once, so that its replacement would be created for ever.
 fn template_problem(snapshot: &Snapshot) -> Option<&'static str> {
     let labels = &snapshot.set.template_labels;
     if labels.is_empty() {
@@ -74,7 +74,7 @@ fn choose(snapshot: &Snapshot, claimed: &[&PodRef], surplus: usize) -> Manage {
     Manage::Delete { victims, surplus, age_ratios }
 }
 
-/// The first rule that puts a Pod before the first one that stays.
+/// Returns the first rule that ranks the chosen Pod before the first Pod that stays.
 fn why(chosen: &Candidate<'_>, kept: Option<&Candidate<'_>>) -> Why {
     let Some(kept) = kept else { return Why::NoneWanted };
     let (a, b) = (chosen.pod, kept.pod);
@@ -93,7 +93,7 @@ fn why(chosen: &Candidate<'_>, kept: Option<&Candidate<'_>>) -> Why {
     }
 }
 
-/// Of each chosen Pod that is ready, its age as a whole multiple of the age of the youngest ready one.
+/// Returns the ages of the chosen ready Pods, as whole multiples of the youngest ready Pod's age.
 fn age_ratios<'a>(all: &[&PodRef], chosen: impl Iterator<Item = &'a PodRef>, now: Timestamp) -> Vec<u64> {
     let age = |pod: &CachedPod| {
         let created = pod.meta().created.filter(|_| pod.is_ready())?;

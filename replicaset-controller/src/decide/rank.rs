@@ -1,5 +1,4 @@
-//! The order of deletion in which a node counts for less with each Pod chosen on it: `--tune
-//! rerank-as-pods-are-chosen=true`.
+//! The deletion order with `--tune rerank-as-pods-are-chosen=true`: each chosen Pod lowers the count of its node.
 
 use std::{
     cmp::Reverse,
@@ -9,7 +8,7 @@ use std::{
 use common::pods::{Candidate, Phase, rank_for_deletion};
 use jiff::Timestamp;
 
-/// What rules 1 to 4 look at: assigned, phase, ready, cost. Who is less here goes first, whatever its node.
+/// The inputs of rules 1 to 4: assigned, phase, ready, cost. A Pod with a lower value is deleted first, on any node.
 type Class = (bool, u8, bool, i32);
 
 fn class(candidate: &Candidate<'_>) -> Class {
@@ -22,11 +21,11 @@ fn class(candidate: &Candidate<'_>) -> Class {
     (!pod.node.is_empty(), phase, pod.is_ready(), candidate.cost)
 }
 
-/// The order of deletion as positions in `candidates`, each of which is left with the count of its node when its turn came.
+/// Returns the deletion order as indexes of `candidates`, and sets the count of each candidate's node to the value at its turn.
 ///
-/// Of the Pods that rules 1 to 4 hold for equal, the next one is the first, by age, restarts and uid, on the node that is the
-/// fullest by then. So a scale-down levels nodes; by the counts from before it, it would empty the fullest one
-/// (kubernetes/kubernetes#102948).
+/// Among Pods that are equal by rules 1 to 4, the next one is taken from the node with the highest remaining count; on that node
+/// it is the first by age, restarts and UID. A scale-down therefore balances nodes. With the initial counts it would empty the
+/// fullest node (kubernetes/kubernetes#102948).
 pub(super) fn rerank(candidates: &mut [Candidate<'_>], now: Timestamp) -> Vec<usize> {
     let level: Vec<Candidate<'_>> = candidates.iter().map(|c| Candidate { colocated: 0, ..*c }).collect();
     let by_age = rank_for_deletion(&level, now);

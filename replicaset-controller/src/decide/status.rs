@@ -1,4 +1,4 @@
-//! The status: counts of the Pods as a sync found them, and the condition about failures.
+//! Computes the status: the counts of Pods at the start of a sync, and the condition `ReplicaFailure`.
 
 use jiff::Timestamp;
 
@@ -9,9 +9,9 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// The status after Pods were managed with that result, as of `now`.
+/// Returns the status at `now`, after Pods were managed with the given result.
 ///
-/// Counts are those from before. Upstream: `pkg/controller/replicaset`, `calculateStatus`.
+/// The counts exclude the Pods that this sync created or deleted. Upstream: `pkg/controller/replicaset`, `calculateStatus`.
 pub fn status(snapshot: &Snapshot, claimed: &[&PodRef], managed: &Managed, now: Timestamp) -> Status {
     let set = &snapshot.set;
     let stored = &set.status;

@@ -22,18 +22,18 @@ fn plan(world: &World) -> Plan {
     decide(&world.snapshot())
 }
 
-/// Whether the status is written.
+/// Returns whether the status is the only write of the plan.
 fn writes_status(world: &World) -> bool {
     explained(world).actions == ["write the status"]
 }
 
-/// What the plan says, requests included.
+/// Returns the explanation of the plan, including its forecast requests.
 fn explained(world: &World) -> Explanation {
     let snapshot = world.snapshot();
     Decision::<ReplicaController<ReplicaSets>>::with_forecast(&snapshot, snapshot.now).explain()
 }
 
-/// What is done about the number of Pods, in short.
+/// Returns a short text for the decision about the number of Pods.
 fn deed(world: &World) -> String {
     match plan(world).manage {
         Manage::Nothing => "nothing".to_owned(),
@@ -45,7 +45,7 @@ fn deed(world: &World) -> String {
     }
 }
 
-/// The names of the Pods to delete, in order.
+/// Returns the names of the Pods to delete, in order.
 fn victims(world: &World) -> Vec<String> {
     match plan(world).manage {
         Manage::Delete { victims, .. } => victims.iter().map(|v| v.pod.meta().name.to_string()).collect(),
@@ -61,7 +61,7 @@ fn whys(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn the_table_of_managing() {
+fn missing_pods_are_created_and_surplus_pods_are_deleted() {
     for (active, wanted, want) in [
         (0, 3, "create 3 of 3"),
         (0, 1200, "create 500 of 1200"),
@@ -78,7 +78,7 @@ fn the_table_of_managing() {
 }
 
 #[test]
-fn nothing_is_created_or_deleted_when_it_may_not_be() {
+fn a_blocked_or_deleted_set_neither_creates_nor_deletes() {
     for (active, wanted) in [(0, 3), (3, 0), (3, 1), (3, 3)] {
         assert_eq!(deed(&world(wanted, pods(active)).blocked()), "not allowed");
         assert_eq!(deed(&world(wanted, pods(active)).deleting()), "not allowed");
@@ -86,7 +86,7 @@ fn nothing_is_created_or_deleted_when_it_may_not_be() {
 }
 
 #[test]
-fn a_template_that_makes_no_pod_of_its_own_makes_none() {
+fn no_pod_is_created_that_the_selector_would_not_match() {
     let mut unlabelled = world(1, []);
     unlabelled.set["spec"]["template"]["metadata"]["labels"] = json!({});
     assert_eq!(deed(&unlabelled), "no labels");
@@ -98,7 +98,7 @@ fn a_template_that_makes_no_pod_of_its_own_makes_none() {
 }
 
 #[test]
-fn a_selector_that_breaks_the_rules_is_left_alone() {
+fn a_set_with_an_invalid_selector_is_left_alone() {
     let mut broken = world(3, pods(1));
     broken.set["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
     let plan = plan(&broken);
@@ -109,7 +109,7 @@ fn a_selector_that_breaks_the_rules_is_left_alone() {
 }
 
 #[test]
-fn pods_that_are_over_or_going_do_not_count() {
+fn finished_and_terminating_pods_do_not_count() {
     let found =
         [pod("a"), pod("b").deleting(), pod("c").phase("Failed"), pod("d").phase("Succeeded"), pod("e").phase("")];
     assert_eq!(deed(&world(3, found)), "create 1 of 1");
@@ -126,7 +126,7 @@ fn an_adopted_pod_counts_and_a_released_one_does_not() {
 }
 
 #[test]
-fn the_rules_of_deletion_in_their_order() {
+fn pods_are_deleted_in_the_order_of_the_rules() {
     let found = [
         pod("g"),
         pod("f").cost("-1"),
@@ -156,7 +156,7 @@ fn deletion_costs_count_only_with_their_gate() {
     let mut world = world(1, found);
     assert_eq!(victims(&world), ["b", "c"]);
     world.limits.deletion_cost = false;
-    // Same times: by uid.
+    // The times are equal, so the UIDs decide.
     assert_eq!(victims(&world), ["a", "b"]);
 }
 
@@ -172,7 +172,7 @@ fn the_fullest_node_is_emptied() {
 }
 
 #[test]
-fn younger_magnitudes_go_first_and_uids_within_one() {
+fn younger_magnitudes_are_deleted_first_and_uids_break_ties() {
     for (a, b, first) in [
         (pod("a").ready(40), pod("b").ready(30), "b"),
         (pod("b").ready(40), pod("a").ready(60), "a"),
@@ -184,7 +184,7 @@ fn younger_magnitudes_go_first_and_uids_within_one() {
 }
 
 #[test]
-fn all_of_them_need_no_order() {
+fn deleting_all_pods_needs_no_ranking() {
     let found = [pod("b"), pod("a").node("")];
     let plan = plan(&world(0, found));
     let Manage::Delete { victims, age_ratios, .. } = plan.manage else { panic!() };
@@ -197,10 +197,10 @@ fn ages_of_deleted_pods_are_multiples_of_the_youngest() {
         Manage::Delete { age_ratios, .. } => age_ratios,
         other => panic!("{other:?}"),
     };
-    // The cheapest is the oldest, the unready one is not asked.
+    // The cheapest Pod is the oldest one; the unready Pod is not counted.
     let found = vec![pod("a").created(100).cost("-1"), pod("b").created(30), pod("c").created(5).unready()];
     assert_eq!(ratios(found, 1), [3]);
-    // Nobody divides by the age of a Pod that was created this moment, or in the future.
+    // Ages of zero, or in the future, count as a millisecond, so that nothing is divided by zero.
     assert_eq!(ratios(vec![pod("a").created(0).cost("-1"), pod("b").created(0)], 1), [0]);
     assert_eq!(ratios(vec![pod("a").created(2).cost("-1"), pod("b").created(-7)], 1), [2000]);
 }
@@ -231,7 +231,7 @@ fn the_status_counts_pods_by_class() {
 }
 
 #[test]
-fn a_count_that_the_server_drops_goes_along_and_is_no_reason_to_write() {
+fn a_count_that_the_server_drops_does_not_cause_a_write() {
     let stored = json!({"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
         "observedGeneration": 1});
     let mut world = world(1, pods(1)).stored(stored.clone());
@@ -242,7 +242,7 @@ fn a_count_that_the_server_drops_goes_along_and_is_no_reason_to_write() {
     other["readyReplicas"] = json!(0);
     let world = world.stored(other);
     assert!(writes_status(&world));
-    assert_eq!(plan(&world).status.terminating_replicas, Some(0), "it may keep it by now");
+    assert_eq!(plan(&world).status.terminating_replicas, Some(0), "the count is written with other changes");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_status_is_written_only_if_something_changed() {
 }
 
 #[test]
-fn a_failure_is_forgotten_only_by_managing() {
+fn the_failure_condition_is_removed_only_after_managing() {
     let failing = json!({"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]});
     let conditions = |world: World| plan(&world).status.conditions.len();
     assert_eq!(conditions(world(1, pods(1)).stored(failing.clone())), 0);
@@ -277,7 +277,7 @@ fn a_failure_is_forgotten_only_by_managing() {
 }
 
 #[test]
-fn the_table_of_the_availability_timer() {
+fn the_next_check_is_due_when_a_pod_becomes_available() {
     let check = |found: &[PodBuilder], min_ready, late: i64| {
         let snapshot = world(found.len(), found.iter().cloned()).min_ready(min_ready).snapshot();
         let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().collect();
@@ -297,14 +297,14 @@ fn the_table_of_the_availability_timer() {
 }
 
 #[test]
-fn a_plan_says_why() {
+fn an_explanation_gives_reasons() {
     let found = [pod("a").ready(10), pod("b").unready(), pod("c").orphan(), pod("d").deleting()];
     let told = explained(&world(4, found).min_ready(30));
     assert_eq!(told.situation, "4 Pods wanted: 3 active, 2 ready, 1 available, 1 terminating");
     assert_eq!(told.waiting, ["1 of 3 Pods are not ready: b", "1 ready Pods are not available yet, the next in 20s"]);
     assert_eq!(
         told.actions,
-        ["adopt Pod c: nobody controls it and it is selected", "create 1 Pod", "write the status"]
+        ["adopt Pod c: the selector matches it and it has no controller", "create 1 Pod", "write the status"]
     );
     let told = explained(&world(3, pods(1)).blocked());
     assert_eq!(told.waiting, ["Pods are neither created nor deleted: 2 deleted pods"]);
@@ -344,7 +344,7 @@ fn any_pod() -> impl Strategy<Value = PodBuilder> {
     )
 }
 
-/// The rules of deletion that come before cost and nodes.
+/// The rules of deletion that rank before deletion cost and nodes.
 fn class(pod: &PodRef) -> (bool, u8, bool) {
     let phase = match pod.phase {
         common::pods::Phase::Running => 2,
@@ -356,7 +356,7 @@ fn class(pod: &PodRef) -> (bool, u8, bool) {
 
 fn any_world() -> impl Strategy<Value = World> {
     let flags = (0..12u8, 0..6u8, 0..6u8, 0..60i32);
-    // Nothing, or what is set otherwise than by default.
+    // Options of the operator, with their default or another value.
     let options = (any::<bool>(), prop::option::of(1..60u64), (0..9usize, 0..9usize));
     (0..12usize, prop::collection::vec(any_pod(), 0..14), 1..6usize, flags, options).prop_map(
         |(wanted, mut found, burst, (deleting, blocked, cost, min_ready), (reranks, failing, counts))| {
@@ -396,7 +396,7 @@ proptest! {
                 prop_assert_eq!(victims.len(), burst.min(*surplus));
                 let own = |pod: &PodRef| claimed.iter().any(|c| Arc::ptr_eq(c, pod));
                 prop_assert!(victims.iter().all(|v| own(&v.pod) && v.pod.is_active()));
-                // Nothing better goes while something worse stays.
+                // No Pod is deleted while a Pod of a lower class stays.
                 let gone = |pod: &PodRef| victims.iter().any(|v| Arc::ptr_eq(&v.pod, pod));
                 let worst_kept = claimed.iter().filter(|c| !gone(c)).map(|c| class(c)).min();
                 if let Some(kept) = worst_kept {

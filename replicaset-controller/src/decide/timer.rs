@@ -1,4 +1,4 @@
-//! When to look again because time alone makes a Pod available.
+//! Decides when to sync again because a Pod becomes available without an event.
 
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// How long from `now` until the next Pod is available, if the status of `at` says that a ready one is not.
+/// Returns the time from `now` until the next Pod is available, if the status computed at `at` counts ready Pods that are not
+/// available.
 ///
-/// Ready Pods that nobody says since when are looked at again after `minReadySeconds`, again and again.
-/// Upstream: `pkg/controller/replicaset`, `syncReplicaSet`, its last lines.
+/// If no ready Pod has a transition time, the next check is due after `minReadySeconds`, repeatedly.
+/// Upstream: `pkg/controller/replicaset`, the end of `syncReplicaSet`.
 pub fn next_check(
     snapshot: &Snapshot,
     claimed: &[&PodRef],
@@ -32,8 +33,8 @@ pub fn next_check(
     Some(next.map_or(full, |wait| wait.saturating_sub(passed)))
 }
 
-/// How long until the next Pod is available, creation is allowed again after failed Pods, or this process stops waiting for
-/// its own writes, whichever is first.
+/// Returns the time until a Pod becomes available, the back-off after failed Pods ends, or this process stops waiting for its own
+/// writes, whichever is first.
 pub fn requeue_after(snapshot: &Snapshot, manage: &Manage, available_in: Option<Duration>) -> Option<Duration> {
     let allowed = if let Manage::Later(failing) = manage { Some(failing.left) } else { None };
     let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.at_most);

@@ -20,7 +20,7 @@ use crate::{
     world::{PodBuilder, now, pod, web},
 };
 
-/// A controller whose caches are filled by hand: its API server never answers.
+/// Returns a controller whose API server never answers; tests fill its caches directly.
 fn controller<K: Kind>(settings: Settings) -> ReplicaController<K> {
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
@@ -46,7 +46,7 @@ impl<K: Kind> ReplicaController<K> {
     fn know(&self, sets: &[Value], pods: &[PodBuilder], version: u64) {
         let version = Version::parse(&version.to_string());
         let sets: Vec<Set<K>> = sets.iter().map(|set| serde_json::from_str(&set.to_string()).unwrap()).collect();
-        // Emptied first: an object of a version that is known already is not looked at.
+        // The stores are emptied first, because an object at a known version would be skipped.
         self.sets.store().fill(Vec::new(), version);
         self.pods.store().fill(Vec::new(), version);
         self.sets.store().fill(sets, version);
@@ -74,7 +74,7 @@ fn names(pods: &[PodRef]) -> Vec<&str> {
     pods.iter().map(|pod| &*pod.meta().name).collect()
 }
 
-/// A second set of the same owner.
+/// Returns another set of the same owner.
 fn sibling(name: &str, label: &str) -> Value {
     let mut set = web(1);
     set["metadata"]["name"] = json!(name);
@@ -91,7 +91,7 @@ fn owned(mut set: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_sees_its_own_pods_and_the_orphans_of_its_namespace() {
+async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
     let controller = controller::<ReplicaSets>(Settings::new());
     let mut elsewhere = pod("elsewhere").orphan();
     elsewhere.0["metadata"]["namespace"] = json!("other");
@@ -113,13 +113,13 @@ async fn a_set_sees_its_own_pods_and_the_orphans_of_its_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_is_gone_is_gone() {
+async fn a_missing_set_is_reported_as_gone() {
     let controller = controller::<ReplicaSets>(Settings::new());
     assert!(matches!(controller.observe(&Key::new("shop", "web"), now()), Ok(Observed::Gone)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_decided_before_own_writes_are_seen() {
+async fn a_sync_waits_until_own_writes_are_seen() {
     let controller = controller::<ReplicaSets>(Settings::new());
     controller.know(&[web(3)], &[pod("a")], 9);
     let uid = Uid::new("u-web");
@@ -129,14 +129,14 @@ async fn nothing_is_decided_before_own_writes_are_seen() {
         Some("read version: 9 is not as new as written version: 10 for group resource pods")
     );
     let key = Key::new("shop", "web");
-    let Ok(Observed::Waiting { stale, .. }) = controller.observe(&key, now()) else { panic!("it waits") };
-    assert_eq!(stale, Some(PODS), "such a sync is counted");
+    let Ok(Observed::Waiting { stale, .. }) = controller.observe(&key, now()) else { panic!("the sync does not wait") };
+    assert_eq!(stale, Some(PODS), "the skipped sync is counted by resource");
     controller.know(&[web(3)], &[pod("a"), pod("b")], 10);
     assert_eq!(names(&controller.ready().claims.keep), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_the_gate_off_and_for_replication_controllers_claims_and_status_go_on() {
+async fn stale_caches_block_only_managing_without_the_gate_and_for_replication_controllers() {
     let off = controller::<ReplicaSets>(Settings::new().with_gate("StaleControllerConsistencyReplicaSet", false));
     let fifo = controller::<ReplicaSets>(Settings::new().with_gate("AtomicFIFO", false));
     for controller in [off, fifo] {
@@ -155,13 +155,13 @@ async fn with_the_gate_off_and_for_replication_controllers_claims_and_status_go_
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletes_and_lost_creates_block_managing_and_nothing_else() {
+async fn unseen_deletions_and_lost_creations_block_only_managing() {
     let controller = controller::<ReplicaSets>(Settings::new());
     controller.know(&[web(3)], &[pod("a"), pod("b")], 9);
     let uid = Uid::new("u-web");
     controller.ledger.deleted(&uid, PODS, "shop", "a", &Uid::new("a"));
     let blocked = controller.ready().blocked.unwrap();
-    assert_eq!(blocked.why, "1 deleted pods still look alive in the cache");
+    assert_eq!(blocked.why, "1 deleted pods are not terminating in the cache yet");
     controller.know(&[web(3)], &[pod("a").deleting(), pod("b")], 9);
     assert_eq!(controller.ready().blocked, None);
     let before = controller.children(&"shop".into(), &uid);
@@ -173,7 +173,7 @@ async fn deletes_and_lost_creates_block_managing_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_siblings_on_a_node_count() {
+async fn pods_of_siblings_are_counted_by_node() {
     let controller = controller::<ReplicaSets>(Settings::new());
     let of_db = |name: &str| pod(name).owner("ReplicaSet", "db", "u-db").labels(json!({"app": "db"}));
     let found = [
@@ -189,14 +189,14 @@ async fn pods_of_siblings_on_a_node_count() {
     controller.know(&sets, &found, 9);
     let on = |pairs: &[(&str, usize)]| pairs.iter().map(|(n, c)| (Text::new(n), *c)).collect::<BTreeMap<_, _>>();
     assert_eq!(controller.ready().colocated, on(&[("A", 3), ("B", 2)]));
-    // Without an owner there are no siblings, and with nothing to choose nobody asks.
+    // Without an owner there are no siblings, and without surplus Pods nothing is counted.
     controller.know(&[web(1)], &found, 9);
     assert!(controller.ready().colocated.is_empty());
     controller.know(&[owned(web(2))], &found, 9);
     assert!(controller.ready().colocated.is_empty());
 }
 
-/// What counts on each node for a set of that kind that has too many Pods.
+/// Returns the counts by node for a set with surplus Pods. `on` is the value of `rank-by-own-pods`.
 fn counts<K: Kind>(on: bool, set: &Value, found: &[PodBuilder]) -> BTreeMap<Text, usize> {
     let controller = controller::<K>(Settings::new().with_tune("rank-by-own-pods", TuneValue::Switch(on)));
     controller.know(std::slice::from_ref(set), found, 9);
@@ -204,13 +204,17 @@ fn counts<K: Kind>(on: bool, set: &Value, found: &[PodBuilder]) -> BTreeMap<Text
 }
 
 #[tokio::test(start_paused = true)]
-async fn own_pods_count_where_there_are_no_siblings_if_they_are_to() {
+async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
     let found = [pod("a").node("A"), pod("b").node("A").orphan(), pod("c").node("B"), pod("d").node("B").deleting()];
     let own = BTreeMap::from([(Text::new("A"), 2), (Text::new("B"), 1)]);
     assert_eq!(counts::<ReplicaSets>(true, &web(1), &found), own);
     assert_eq!(counts::<ReplicaSets>(false, &web(1), &found), BTreeMap::new());
-    assert_eq!(counts::<ReplicaSets>(true, &web(3), &found), BTreeMap::new(), "with nothing to choose nobody asks");
-    // With siblings it makes no difference.
+    assert_eq!(
+        counts::<ReplicaSets>(true, &web(3), &found),
+        BTreeMap::new(),
+        "without surplus Pods nothing is counted"
+    );
+    // For a set with siblings the option makes no difference.
     assert_eq!(counts::<ReplicaSets>(true, &owned(web(1)), &found), own);
     assert_eq!(counts::<ReplicaSets>(false, &owned(web(1)), &found), own);
     let of_rc: Vec<PodBuilder> =
@@ -223,7 +227,7 @@ async fn own_pods_count_where_there_are_no_siblings_if_they_are_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_the_server_drops_is_not_written_again_and_again() {
+async fn a_dropped_count_is_remembered_for_ten_minutes() {
     let controller = controller::<ReplicaSets>(Settings::new());
     controller.know(&[web(0)], &[], 9);
     assert!(!controller.ready().limits.terminating_dropped);
@@ -238,7 +242,7 @@ async fn a_count_the_server_drops_is_not_written_again_and_again() {
     assert!(!controller.ready().limits.terminating_dropped);
 }
 
-/// How long one look and one decision take, at best.
+/// Returns the shortest duration of 200 observations and decisions.
 fn cost(controller: &ReplicaController<ReplicaSets>) -> Duration {
     let clock = Clock::system();
     let once = || {
@@ -252,9 +256,9 @@ fn cost(controller: &ReplicaController<ReplicaSets>) -> Duration {
     (0..10).map(|_| once()).min().unwrap_or_default()
 }
 
-/// A scan of ten thousand sets or their Pods would cost thousands of times as much as looking at five Pods.
+/// A scan of ten thousand sets or their Pods would take thousands of times as long as five Pods.
 #[tokio::test]
-async fn a_sync_among_ten_thousand_costs_what_it_costs_alone() {
+async fn a_sync_among_ten_thousand_sets_costs_as_much_as_alone() {
     let own: Vec<PodBuilder> = (0..5).map(|n| pod(&format!("own-{n}"))).collect();
     let alone = controller::<ReplicaSets>(Settings::new());
     alone.know(&[owned(web(4))], &own, 9);

@@ -25,7 +25,7 @@ fn set(name: &str, uid: &str, selector: &Value, min_ready: i32) -> Set<ReplicaSe
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// The sets `web` and `slow` select `app=web`, `db` selects `app=db`; `slow` waits 30 s for its Pods.
+/// Returns handlers with three sets: `web` and `slow` select `app=web`, `db` selects `app=db`. `slow` has `minReadySeconds` 30.
 fn fixture() -> Fixture {
     let clock = Clock::simulated(crate::world::now(), 0);
     let sets: Arc<Store<Set<ReplicaSets>>> = Arc::default();
@@ -52,7 +52,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// The keys that wait now, and those that wait for later with their seconds.
+    /// Returns the keys that are due now, and the delayed keys with their seconds.
     fn queued(&self) -> Vec<String> {
         let state = self.watch.queue.state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));
@@ -82,16 +82,16 @@ fn told(event: &Event<CachedPod>) -> Vec<String> {
 const NONE: [&str; 0] = [];
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_brings_the_set_that_controls_it() {
+async fn a_pod_enqueues_the_set_that_controls_it() {
     assert_eq!(added(&pod("a")), ["web"]);
     assert_eq!(added(&pod("a").deleting()), ["web"]);
     assert_eq!(deleted(&pod("a")), ["web"]);
-    assert_eq!(updated(&pod("a"), &pod("a")), ["shop/web in 3"], "no count changes: with others, a little later");
+    assert_eq!(updated(&pod("a"), &pod("a")), ["shop/web in 3"], "a change without effect on counts is debounced");
     assert_eq!(updated(&pod("a"), &pod("a").deleting()), ["web"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reference_that_does_not_resolve_brings_nobody() {
+async fn an_unresolved_owner_reference_enqueues_nothing() {
     for stranger in [
         pod("a").owner("ReplicationController", "web", "u-web"),
         pod("a").owner("ReplicaSet", "web", "u-other"),
@@ -104,7 +104,7 @@ async fn a_reference_that_does_not_resolve_brings_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_brings_every_set_that_selects_it() {
+async fn an_orphan_enqueues_every_set_that_selects_it() {
     assert_eq!(added(&pod("a").orphan()), ["slow", "web"]);
     assert_eq!(added(&pod("a").orphan().labels(json!({}))), NONE);
     assert_eq!(added(&pod("a").orphan().labels(json!({"app": "other"}))), NONE);
@@ -113,7 +113,7 @@ async fn an_orphan_brings_every_set_that_selects_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_changes_brings_sets_only_if_that_may_matter() {
+async fn a_changed_orphan_enqueues_sets_only_if_its_labels_changed() {
     let orphan = pod("a").orphan();
     assert_eq!(updated(&orphan, &orphan.clone().unready()), NONE);
     assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"}))), ["db"]);
@@ -121,7 +121,7 @@ async fn an_orphan_that_changes_brings_sets_only_if_that_may_matter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_changes_hands_brings_both() {
+async fn a_pod_with_a_new_owner_enqueues_both_owners() {
     let (mine, theirs) = (pod("a"), pod("a").owner("ReplicaSet", "db", "u-db"));
     assert_eq!(updated(&mine, &theirs), ["db", "web"]);
     assert_eq!(updated(&mine, &theirs.deleting()), ["db", "web"]);
@@ -132,13 +132,13 @@ async fn a_pod_that_changes_hands_brings_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_version_brings_nothing() {
+async fn an_update_without_a_new_version_enqueues_nothing() {
     let same = Arc::new(pod("a").build());
     assert_eq!(told(&Event::Updated { old: Arc::clone(&same), new: same }), NONE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_becomes_ready_brings_its_set_again_when_it_becomes_available() {
+async fn a_pod_that_becomes_ready_enqueues_its_set_again_when_available() {
     let slow = pod("a").owner("ReplicaSet", "slow", "u-slow");
     assert_eq!(updated(&slow.clone().unready(), &slow), ["slow", "shop/slow in 30"]);
     assert_eq!(updated(&slow, &slow), ["shop/slow in 3"]);
@@ -147,20 +147,20 @@ async fn a_pod_that_becomes_ready_brings_its_set_again_when_it_becomes_available
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_pod_brings_its_set_to_say_so() {
+async fn an_unreadable_pod_enqueues_its_set() {
     let meta = pod("a").build().meta().clone();
     assert_eq!(told(&Event::Unreadable(Arc::new(Malformed { meta, error: "no".to_owned() }))), ["web"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_full_set_of_pods_brings_nothing() {
+async fn the_initial_list_of_pods_enqueues_nothing() {
     let fixture = fixture();
     fixture.watch.on_pod(&Event::Added(Arc::new(pod("a").build())), Origin::Initial);
     assert_eq!(fixture.queued(), NONE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_event_of_a_set_brings_it_and_its_deletion_clears_what_was_noted() {
+async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
     let fixture = fixture();
     let set = Arc::new(set("web", "u-web", &json!({"matchLabels": {"app": "web"}}), 0));
     let uid = &set.set().metadata.uid;
@@ -176,7 +176,7 @@ async fn every_event_of_a_set_brings_it_and_its_deletion_clears_what_was_noted()
     assert!(fixture.watch.ledger.is_empty());
 }
 
-/// Pod `a` fails, a replacement appears, and something happens to it: whether the set waits then.
+/// Pod `a` fails and a replacement appears. Returns whether the set waits after `happens` has changed the replacement.
 fn waits(happens: impl FnOnce(&Fixture, &PodBuilder)) -> bool {
     let fixture = fixture();
     let backoff = fixture.watch.backoff.clone().unwrap();
@@ -194,7 +194,7 @@ fn gone(pod: PodBuilder) -> impl FnOnce(&Fixture, &PodBuilder) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_has_failed_that_is_gone_from_its_node_neither_ready_nor_going() {
+async fn a_pod_that_disappears_unready_from_its_node_has_failed() {
     for (pod, failed) in [
         (pod("b").unready(), true),
         (pod("b").phase("Pending").unready(), true),
@@ -210,14 +210,14 @@ async fn a_pod_has_failed_that_is_gone_from_its_node_neither_ready_nor_going() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_knows_how_a_pod_ended_that_a_later_list_does_not_have() {
+async fn a_pod_missing_from_a_later_list_has_not_failed() {
     assert!(!waits(|fixture, pod| {
         fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Relist);
     }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_becomes_ready_and_the_end_of_the_set_end_the_series() {
+async fn a_ready_pod_or_the_deletion_of_the_set_ends_the_back_off() {
     let fail = |fixture: &Fixture, pod: &PodBuilder| gone(pod.clone())(fixture, pod);
     let ready = || Arc::new(pod("c").version(2).build());
     let update = |old: PodBuilder| Event::Updated { old: Arc::new(old.build()), new: ready() };

@@ -1,4 +1,4 @@
-//! Objects that only a buggy server would send.
+//! Malformed objects, as only a faulty server would send them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tower::Service as _;
 
 use crate::world::{ME, NS, set};
 
-/// A client whose server writes something else than what it has.
+/// Returns a client that reads other text than the server sends, by a list of replacements.
 fn lying(sandbox: &Sandbox, says: &'static [(&'static str, &'static str)]) -> kube::Client {
     let inner = sandbox.service(ME);
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -36,7 +36,7 @@ fn lying(sandbox: &Sandbox, says: &'static [(&'static str, &'static str)]) -> ku
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_absurd_set_backs_off_alone() {
+async fn a_malformed_set_backs_off_alone() {
     for (says, error) in [
         (&[("\"replicas\":77", "\"replicas\":-77")][..], "spec.replicas is -77"),
         (&[("\"replicas\":77", "\"replicas\":\"many\"")], "invalid type"),
@@ -46,7 +46,7 @@ async fn an_absurd_set_backs_off_alone() {
         (&[("\"labels\":{\"app\":\"bad\"}", "\"labels\":{\"app\":7}")], "labels cannot be read"),
     ] {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
-        // What the server sends is changed as text.
+        // Answers must be JSON, because they are changed as text.
         let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
         let mut bad = set("bad", 77);
@@ -60,7 +60,7 @@ async fn an_absurd_set_backs_off_alone() {
         let told = loops.explain(Some("shop/bad"))[0].clone();
         assert_eq!(told["state"], "failing", "{says:?} {told}");
         assert!(told["waiting"][0].as_str().unwrap().contains(error), "{says:?} {told}");
-        // 5 ms, 10 ms, ...: it is looked at seldom.
+        // The back-off doubles from 5 ms, so that few attempts happen in a minute.
         let failures = told["lastError"]["failures"].as_u64().unwrap();
         assert!((10..=15).contains(&failures), "{told}");
         assert_eq!(sandbox.requests().count(Some(ME), Some("create"), Some("pods")), 3);
@@ -86,7 +86,7 @@ async fn a_malformed_pod_stops_its_own_set_and_no_other() {
     let count =
         |app: &str, pods: &[serde_json::Value]| pods.iter().filter(|p| p["metadata"]["labels"]["app"] == app).count();
     let pods = sandbox.list("pods", Some(NS)).await.unwrap();
-    // The orphan that cannot be read is not adopted, and in nobody's way.
+    // The malformed orphan is not adopted and blocks nothing.
     assert_eq!((count("bad", &pods), count("good", &pods)), (2, 4));
     assert_eq!(loops.explain(Some("shop/bad"))[0]["state"], "failing");
     assert_eq!(loops.explain(Some("shop/good"))[0]["state"], "settled");

@@ -1,4 +1,4 @@
-//! Adopting and releasing.
+//! Adoption and release of Pods.
 
 use sandbox::{Action, Rule};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{ME, NS, RCS, SETS, World, name, owners, rc, set, stray};
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_is_selected_is_adopted_after_a_live_look() {
+async fn a_matching_orphan_is_adopted_after_a_live_read() {
     let world = World::new().await;
     world.apply(stray("stray", "web")).await;
     world.settle().await;
@@ -17,11 +17,11 @@ async fn an_orphan_that_is_selected_is_adopted_after_a_live_look() {
     assert_eq!((world.asked("create", "pods"), world.asked("patch", "pods"), world.asked("get", SETS)), (2, 1, 1));
     assert_eq!(world.get(SETS, "web").await["status"]["replicas"], 3);
     let first = world.written()[0].clone();
-    assert_eq!((first.verb, &*first.name), ("patch", "stray"), "claims come first");
+    assert_eq!((first.verb, &*first.name), ("patch", "stray"), "Pods are claimed first");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_surplus_orphan_may_be_the_one_that_goes() {
+async fn an_adopted_orphan_may_be_deleted_as_surplus() {
     let world = World::new().await;
     world.apply(set("web", 1)).await;
     world.settle().await;
@@ -51,7 +51,7 @@ async fn a_pod_that_is_relabelled_is_released_and_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_adopts_for_a_set_that_is_gone() {
+async fn a_deleted_set_adopts_nothing() {
     let world = World::new().await;
     world.apply(set("web", 1)).await;
     world.settle().await;
@@ -72,7 +72,7 @@ async fn nobody_adopts_for_a_set_that_is_gone() {
     );
     world.sandbox.faults().release_watch(ME, "replicasets");
     world.settle().await;
-    // The new set of that name takes it.
+    // The new set of the same name adopts the orphan.
     assert_eq!(owners(&world.get("pods", "stray").await), ["ReplicaSet web"]);
 }
 
@@ -92,7 +92,7 @@ async fn a_pod_of_another_controller_is_never_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminal_or_terminating_orphan_is_left_alone() {
+async fn a_finished_or_terminating_orphan_is_left_alone() {
     let world = World::new().await;
     world.apply(stray("over", "web")).await;
     let mut going = stray("going", "web");
@@ -113,7 +113,7 @@ async fn a_terminal_or_terminating_orphan_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replication_controller_whose_selector_changes_trades_its_pods() {
+async fn a_changed_selector_of_a_replication_controller_replaces_its_pods() {
     let world = World::new().await;
     world.apply(rc("old", 2)).await;
     world.settle().await;
@@ -130,7 +130,7 @@ async fn a_replication_controller_whose_selector_changes_trades_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_orphans_are_taken_by_one_set_each() {
+async fn each_of_many_orphans_is_adopted_by_one_set() {
     let world = World::new().await;
     for n in 0..20 {
         world.apply(stray(&format!("stray-{n:02}"), "web")).await;

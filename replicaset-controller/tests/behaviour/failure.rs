@@ -1,4 +1,4 @@
-//! What happens when the server refuses or goes away.
+//! Refused requests, lost answers and outages.
 
 use std::sync::{
     Arc,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Filter, ME, NS, SETS, Setup, World, refusal, set};
 
-/// Refuses creates of Pods while `on`, and counts them.
+/// Refuses creations of Pods while `on`, and counts them.
 pub(crate) struct Refuser {
     pub(crate) on: Arc<AtomicBool>,
     tries: Arc<AtomicU64>,
@@ -44,11 +44,11 @@ pub(crate) fn quota(try_: u64) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_costs_one_request_a_back_off_interval() {
+async fn an_exceeded_quota_costs_one_request_per_back_off() {
     let (quota, filter) = Refuser::new(quota, json!([]));
     let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
     world.apply(set("web", 10)).await;
-    // At once, again because the status was written, after 5 ms, and then after 20 ms, 40 ms, ... 20.48 s.
+    // Attempts: immediately, again after the status write, after 5 ms, and then after 20 ms, 40 ms, ... 20.48 s.
     world.wait(80).await;
     assert_eq!(quota.tries(), 3 + 11);
     let conditions = world.conditions("web").await;
@@ -75,19 +75,19 @@ async fn a_quota_costs_one_request_a_back_off_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_in_other_words_every_time_does_not_spin() {
+async fn a_failure_with_changing_messages_backs_off() {
     let (webhook, filter) =
         Refuser::new(|n| format!("admission webhook said {}", ["ah", "oh", "uh"][n as usize % 3]), json!([]));
     let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
     world.apply(set("web", 1)).await;
     world.wait(600).await;
-    // 17 waits are over after 655 s. The text is refreshed at most once a minute, each time at the price of one more try.
+    // The first 17 back-offs take 655 s. The message is updated at most once a minute, and each update causes one more attempt.
     let (tries, writes) = (webhook.tries(), world.asked("patch", "replicasets.apps/status"));
     assert!((16..=30).contains(&tries) && (2..=11).contains(&writes), "{tries} tries, {writes} writes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_goes_away_is_no_failure() {
+async fn a_terminating_namespace_is_not_a_failure() {
     let cause = json!([{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated", "field": "metadata.namespace"}]);
     let (going, filter) = Refuser::new(|_| "forbidden: namespace is being terminated".to_owned(), cause);
     let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
@@ -95,7 +95,7 @@ async fn a_namespace_that_goes_away_is_no_failure() {
     world.wait(60).await;
     assert_eq!(going.tries(), 1);
     assert!(world.conditions("web").await.is_empty() && world.events().await.is_empty());
-    // Nothing is held against the set for ever.
+    // The set creates Pods again after the record of the terminating namespace has expired.
     going.on.store(false, Ordering::Relaxed);
     world.wait(240).await;
     world.poke(SETS, "web").await;
@@ -104,7 +104,7 @@ async fn a_namespace_that_goes_away_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_whose_answer_is_lost_is_not_repeated() {
+async fn a_creation_without_an_answer_is_not_repeated() {
     for (action, skip) in [(Action::CutAfter, 0), (Action::CutAfter, 1), (Action::CutAfter, 4)] {
         let world = World::new().await;
         world.sandbox.faults().add(Rule::new(action).identity(ME).verb("create").resource("pods").skip(skip).times(1));
@@ -116,7 +116,7 @@ async fn a_create_whose_answer_is_lost_is_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_that_may_have_happened_is_waited_for_a_minute() {
+async fn a_creation_without_an_answer_is_awaited_for_a_minute() {
     for action in [Action::CutBefore, Action::InternalError, Action::Timeout] {
         let world = World::new().await;
         world.sandbox.faults().add(Rule::new(action.clone()).identity(ME).verb("create").resource("pods").times(1));
@@ -132,7 +132,7 @@ async fn a_create_that_may_have_happened_is_waited_for_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_busy_is_asked_again_when_it_says() {
+async fn a_busy_server_is_asked_again_after_retry_after() {
     let world = World::new().await;
     world
         .sandbox
@@ -147,7 +147,7 @@ async fn a_server_that_is_busy_is_asked_again_when_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_deletion_is_told_and_tried_again() {
+async fn a_refused_deletion_is_reported_and_retried() {
     let world = World::new().await;
     world.apply(set("web", 2)).await;
     world.settle().await;
@@ -170,12 +170,12 @@ async fn a_refused_deletion_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_gone_already_is_no_failure() {
+async fn deleting_a_missing_pod_is_not_a_failure() {
     let world = World::new().await;
     world.apply(set("web", 2)).await;
     world.settle().await;
     let names: Vec<String> = world.active().await.into_iter().collect();
-    // Both are gone, and one is there again under its name: neither is what the cache shows.
+    // Both Pods are gone, and a stray Pod has the name of one of them; the cache shows neither change.
     world.sandbox.faults().hold_watch(ME, "pods");
     for name in &names {
         world.sandbox.delete("pods", Some(NS), name).await.unwrap();
@@ -195,7 +195,7 @@ async fn a_pod_that_is_gone_already_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_for_a_minute_changes_nothing() {
+async fn a_set_reaches_its_size_after_an_outage_of_a_minute() {
     let world = World::new().await;
     world.apply(set("web", 50)).await;
     world.clock.sleep(std::time::Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! A ReplicaSet that wants more Pods than any cluster holds, beside ordinary ones.
+//! A ReplicaSet with more replicas than any cluster can run does not delay ordinary ReplicaSets.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::world::{ME, SETS, Setup, World, name, set};
 
 const ORDINARY: usize = 100;
 
-/// How long a hundred ReplicaSets take until each of them has its two Pods.
+/// Returns the time until each of a hundred ReplicaSets has its two Pods.
 async fn time_needed(greedy: bool) -> Duration {
     let settings = Settings::new().with_tune("burst-replicas", TuneValue::Count(100));
     let world = World::with(Setup { settings, ..Setup::default() }).await;
-    // Requests take a while: workers are what there is not enough of.
+    // Slow requests make workers the scarce resource.
     world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).identity(ME));
     if greedy {
         world.apply(set("greedy", i32::MAX as usize)).await;
@@ -35,12 +35,12 @@ async fn time_needed(greedy: bool) -> Duration {
             return took;
         }
     }
-    panic!("the ordinary ones do not get there");
+    panic!("the ordinary sets do not get their Pods");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_of_two_thousand_million_replicas_costs_others_nothing() {
+async fn a_set_of_two_billion_replicas_does_not_delay_others() {
     let (alone, beside) = (time_needed(false).await, time_needed(true).await);
-    // One of five workers is busy with it, and with nothing else of it.
+    // The greedy set occupies one of five workers at any time.
     assert!(beside <= alone * 3 / 2 + Duration::from_millis(500), "{alone:?} alone, {beside:?} beside it");
 }

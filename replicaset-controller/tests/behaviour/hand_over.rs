@@ -1,4 +1,4 @@
-//! From one process to the next.
+//! Take-overs from upstream and from an earlier leader.
 
 use sandbox::{Action, Rule};
 use serde_json::json;
@@ -26,7 +26,7 @@ async fn a_settled_set_is_taken_over_without_a_write() {
 async fn a_set_settled_by_upstream_is_taken_over_without_a_write() {
     let mut world = World::new().await;
     world.crash();
-    // As upstream writes it: all counters, none of them null.
+    // The status as upstream writes it: with every counter, and none of them null.
     let owner = world.apply(set("web", 1)).await;
     let mut pod = stray("web-abcde", "web");
     pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
@@ -43,8 +43,8 @@ async fn a_set_settled_by_upstream_is_taken_over_without_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_at_any_write_creates_nothing_too_many() {
-    // 6 creates, 2 or more status writes, 3 deletes; a crash before the request left and one before its answer came.
+async fn a_crash_at_any_write_creates_no_surplus_pod() {
+    // A run has 6 creations, at least 2 status writes and 3 deletions. The crash loses either the next request or its answer.
     for at in 0..12 {
         for lost in [Action::CutBefore, Action::CutAfter] {
             let mut world = World::new().await;
@@ -89,7 +89,7 @@ async fn a_crash_at_any_write_creates_nothing_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_no_longer_leads_writes_nothing_more() {
+async fn a_deposed_leader_writes_nothing() {
     let world = World::new().await;
     world
         .sandbox
@@ -101,7 +101,7 @@ async fn who_no_longer_leads_writes_nothing_more() {
     let then = world.written().len();
     assert!(then > 0 && then < 100);
     world.wait(60).await;
-    // What had reached the server by then is done; nothing else is sent.
+    // Only requests that had reached the server by then take effect.
     let later = world.written().len();
     assert!(later <= then + 8, "{then} then, {later} later");
     assert!(world.conditions("web").await.is_empty());
@@ -109,7 +109,7 @@ async fn who_no_longer_leads_writes_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namesake_starts_with_a_clean_slate() {
+async fn a_new_set_of_the_same_name_starts_without_expectations() {
     let world = World::new().await;
     world.apply(set("web", 3)).await;
     world.settle().await;
@@ -120,7 +120,7 @@ async fn a_namesake_starts_with_a_clean_slate() {
     world.apply(set("web", 2)).await;
     world.forget();
     world.wait(1).await;
-    // Deletions of the old set are not waited for; its Pods are not the new set's.
+    // The new set does not wait for deletions of the old set, and does not own its Pods.
     assert_eq!(world.asked("create", "pods"), 2);
     world.sandbox.faults().release_watch(ME, "pods");
     world.settle().await;
@@ -128,7 +128,7 @@ async fn a_namesake_starts_with_a_clean_slate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_told_to_stop_does_not_finish_a_large_set() {
+async fn a_shutdown_does_not_wait_for_a_large_set() {
     let mut world = World::new().await;
     let slow = Action::Latency(std::time::Duration::from_millis(100));
     world.sandbox.faults().add(Rule::new(slow).identity(ME).verb("create").resource("pods"));
@@ -138,7 +138,7 @@ async fn who_is_told_to_stop_does_not_finish_a_large_set() {
     let begun = world.clock.instant();
     stopping.shutdown().await;
     assert!(begun.elapsed() < std::time::Duration::from_millis(200), "{:?}", begun.elapsed());
-    // The batches of 1, 2, 4 and 8.
+    // The batches of the slow start have 1, 2, 4 and 8 Pods.
     assert_eq!((world.active().await.len(), world.asked("create", "pods")), (15, 15));
     assert!(world.conditions("web").await.is_empty());
     world.sandbox.faults().clear();

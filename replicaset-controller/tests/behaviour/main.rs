@@ -1,4 +1,4 @@
-//! Behaviour of both loops against the sandbox, in virtual time.
+//! Behaviour of both loops against the sandbox in virtual time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

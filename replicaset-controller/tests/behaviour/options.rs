@@ -1,4 +1,4 @@
-//! What an operator can turn on, in both positions.
+//! The options that operators can turn on, with both values.
 
 use std::{
     collections::BTreeMap,
@@ -21,13 +21,13 @@ async fn tuned(tunes: &[(&str, TuneValue)]) -> World {
     World::with(Setup { settings, ..Setup::default() }).await
 }
 
-/// A set whose Pods every node turns away.
+/// Returns a set whose Pods every node rejects.
 fn turned_away(mut set: Value) -> Value {
     set["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
     set
 }
 
-/// The Pods of each round, as seconds since the first with their number.
+/// Returns the rounds of creations: seconds since the first one, with the number of Pods.
 async fn rounds(world: &World) -> Vec<(i64, usize)> {
     let mut rounds: BTreeMap<i64, usize> = BTreeMap::new();
     for pod in world.pods().await {
@@ -39,14 +39,14 @@ async fn rounds(world: &World) -> Vec<(i64, usize)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_nodes_turn_away_are_made_ever_more_slowly() {
+async fn rejected_pods_are_replaced_with_a_growing_delay() {
     for kind in [SETS, RCS] {
         let world = tuned(&[("failed-pod-backoff", ON)]).await;
         world.apply(turned_away(if kind == SETS { set("web", 3) } else { rc("web", 3) })).await;
         world.wait(240).await;
         let rounds = rounds(&world).await;
         let (at, pods): (Vec<i64>, Vec<usize>) = rounds.into_iter().unzip();
-        // The first replacements are of the same second as the first Pods.
+        // The first replacements are created within the same second as the first Pods.
         assert_eq!((at.len(), pods[0]), (9, 6), "{at:?} {pods:?}");
         assert!(pods[1..].iter().all(|n| *n == 3), "{pods:?}");
         let waits: Vec<i64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -61,8 +61,8 @@ async fn pods_that_nodes_turn_away_are_made_ever_more_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_default_they_are_made_as_fast_as_nodes_turn_them_away() {
-    // A node needs a moment for each here: without one, no time would pass.
+async fn by_default_rejected_pods_are_replaced_without_delay() {
+    // The node takes 0.1 s to reject each Pod, because virtual time would not pass otherwise.
     let slowly = || {
         let mut web = turned_away(set("web", 1));
         let script = &mut web["spec"]["template"]["metadata"]["annotations"];
@@ -80,11 +80,11 @@ async fn by_default_they_are_made_as_fast_as_nodes_turn_them_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_becomes_ready_ends_the_wait() {
+async fn a_pod_that_becomes_ready_ends_the_back_off() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
     world.apply(turned_away(set("web", 2))).await;
     world.wait(40).await;
-    // The next would come after half a minute. A Pod that is adopted does not wait for that, and is ready.
+    // The next creation would follow after half a minute. An adoption is not delayed, and the adopted Pod is ready.
     let made = world.pods().await.len();
     world.merge(SETS, "web", json!({"spec": {"template": {"metadata": {"annotations": null}}}})).await;
     world.wait(5).await;
@@ -95,7 +95,7 @@ async fn a_pod_that_becomes_ready_ends_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_users_delete_are_replaced_at_once() {
+async fn deleted_pods_are_replaced_at_once() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
     let mut web = set("web", 2);
     web["spec"]["template"]["metadata"]["annotations"] = json!({"sim/never-ready": "true"});
@@ -122,7 +122,7 @@ async fn a_pod_that_fails_after_it_was_ready_is_replaced_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_successor_begins_anew() {
+async fn a_new_leader_starts_without_a_back_off() {
     let mut world = tuned(&[("failed-pod-backoff", ON)]).await;
     world.apply(turned_away(set("web", 1))).await;
     world.wait(40).await;
@@ -130,14 +130,14 @@ async fn a_successor_begins_anew() {
     world.crash();
     world.start();
     world.clock.sleep(Duration::from_millis(900)).await;
-    assert_eq!(world.pods().await.len(), made + 2, "its first one and the replacement");
+    assert_eq!(world.pods().await.len(), made + 2, "its first Pod and the replacement");
 }
 
 #[tokio::test(start_paused = true)]
-async fn freed_quota_is_noticed_after_the_longest_back_off() {
+async fn free_quota_is_noticed_within_the_maximum_back_off() {
     for (tunes, by, then) in [
         (vec![("max-backoff", TuneValue::Duration(Duration::from_secs(10)))], 11, 2),
-        // At the default the next try comes after eleven minutes.
+        // By default, the next attempt follows after eleven minutes.
         (vec![], 300, 0),
     ] {
         let (refuser, filter) = Refuser::new(quota, json!([]));
@@ -151,7 +151,7 @@ async fn freed_quota_is_noticed_after_the_longest_back_off() {
     }
 }
 
-/// Puts ready Pods on nodes by name and lets a set of them shrink to one of them: how many are left on each node.
+/// Puts ready Pods on `nodes`, scales their set down to `left` Pods, and returns the number of Pods left on each node.
 async fn left(
     tunes: &[(&str, TuneValue)],
     kind: &str,
@@ -188,7 +188,7 @@ fn on(nodes: &[(&str, usize)]) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scale_down_empties_the_fullest_node_or_levels_nodes() {
+async fn a_scale_down_empties_the_fullest_node_or_balances_nodes() {
     let nodes = ["node-0", "node-0", "node-0", "node-0", "node-1", "node-1", "node-1", "node-2"];
     let rerank = ("rerank-as-pods-are-chosen", ON);
     assert_eq!(left(&[], SETS, true, &nodes, 4).await, on(&[("node-1", 3), ("node-2", 1)]));
@@ -198,7 +198,7 @@ async fn a_scale_down_empties_the_fullest_node_or_levels_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sets_without_siblings_rank_by_their_own_pods_if_they_are_to() {
+async fn sets_without_siblings_rank_by_their_own_pods_if_enabled() {
     let nodes = ["node-1", "node-2", "node-0", "node-0", "node-0"];
     let (own, rerank) = (("rank-by-own-pods", ON), ("rerank-as-pods-are-chosen", ON));
     for kind in [SETS, RCS] {

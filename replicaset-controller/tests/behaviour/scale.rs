@@ -1,4 +1,4 @@
-//! Pods come and go as they are wanted.
+//! Creation and deletion of Pods until `spec.replicas` is reached.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::world::{NS, RCS, SETS, Setup, World, name, owners, rc, set};
 
 #[tokio::test(start_paused = true)]
-async fn creates_what_is_missing_with_one_request_a_pod() {
+async fn missing_pods_are_created_with_one_request_each() {
     let world = World::new().await;
     world.apply(set("web", 7)).await;
     world.settle().await;
@@ -40,7 +40,7 @@ async fn creates_what_is_missing_with_one_request_a_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_set_costs_one_post_a_pod_and_few_status_writes() {
+async fn a_large_set_costs_one_creation_per_pod_and_few_status_writes() {
     let world = World::new().await;
     world.apply(set("web", 300)).await;
     world.settle().await;
@@ -51,7 +51,7 @@ async fn a_large_set_costs_one_post_a_pod_and_few_status_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grows_and_shrinks_by_exactly_the_difference() {
+async fn a_set_is_scaled_by_exactly_the_difference() {
     let world = World::new().await;
     world.apply(set("web", 10)).await;
     world.settle().await;
@@ -81,13 +81,13 @@ async fn grows_and_shrinks_by_exactly_the_difference() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_sync_goes_beyond_its_burst() {
+async fn no_sync_exceeds_the_burst() {
     let settings = Settings::new().with_tune("burst-replicas", TuneValue::Count(5));
     let world = World::with(Setup { settings, ..Setup::default() }).await;
     world.apply(set("web", 12)).await;
     world.settle().await;
     assert_eq!((world.asked("create", "pods"), world.peak()), (12, 12));
-    // A status is written between bursts: sizes stepped through are those after each.
+    // The status is written after each burst, so the log shows the sizes in between.
     let sizes: Vec<i64> = world
         .written()
         .iter()
@@ -102,7 +102,7 @@ async fn no_sync_goes_beyond_its_burst() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replication_controller_does_the_same() {
+async fn a_replication_controller_creates_and_deletes_pods() {
     let world = World::new().await;
     world.apply(rc("old", 3)).await;
     world.settle().await;
@@ -123,7 +123,7 @@ async fn a_replication_controller_does_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_name_may_be_a_set_of_each_kind() {
+async fn sets_of_both_kinds_may_have_the_same_name() {
     let world = World::new().await;
     world.apply(set("web", 2)).await;
     world.apply(rc("web", 3)).await;
@@ -135,7 +135,7 @@ async fn one_name_may_be_a_set_of_each_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_nobody_knows_reaches_the_pods() {
+async fn an_unknown_field_is_copied_to_the_pods() {
     let builder = Sandbox::builder().keep_unknown_fields(true);
     let world = World::with(Setup { builder, ..Setup::default() }).await;
     let mut web = set("web", 1);
@@ -149,7 +149,7 @@ async fn a_field_nobody_knows_reaches_the_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_ends_or_goes_is_replaced() {
+async fn a_finished_or_deleted_pod_is_replaced() {
     let world = World::new().await;
     world.apply(set("web", 3)).await;
     world.settle().await;
@@ -164,13 +164,13 @@ async fn a_pod_that_ends_or_goes_is_replaced() {
         .unwrap();
     world.settle().await;
     assert_eq!(world.active().await.len(), 3);
-    // The failed one stays, for the garbage collector of Pods.
+    // The failed Pod is left to the garbage collector of Pods.
     assert_eq!(world.pods().await.len(), 4);
     assert_eq!(owners(&world.get("pods", &names[1]).await), ["ReplicaSet web"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_is_being_deleted_is_counted_and_not_refilled() {
+async fn a_set_that_is_being_deleted_gets_a_status_and_no_pods() {
     let world = World::new().await;
     let mut web = set("web", 3);
     web["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -185,7 +185,7 @@ async fn a_set_that_is_being_deleted_is_counted_and_not_refilled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unready_pods_go_first() {
+async fn unready_pods_are_deleted_first() {
     let world = World::new().await;
     world.apply(set("web", 3)).await;
     world.settle().await;
@@ -201,7 +201,7 @@ async fn unready_pods_go_first() {
     world.settle().await;
     assert_eq!(world.active().await.into_iter().collect::<Vec<_>>(), names);
     let text = world.loops.as_ref().map(|l| l.metrics().prometheus()).unwrap();
-    // The chosen one was not ready: its age says nothing.
+    // The deleted Pod was not ready, so no age ratio is recorded.
     assert!(text.contains("replicaset_controller_sorting_deletion_age_ratio_count 0"), "{text}");
 }
 
@@ -216,7 +216,7 @@ async fn shadow_mode_decides_and_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_hundred_sets_at_once() {
+async fn two_hundred_sets_get_their_pods_concurrently() {
     let world = World::new().await;
     let world = Arc::new(world);
     for n in 0..200 {

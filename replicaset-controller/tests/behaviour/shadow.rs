@@ -1,4 +1,4 @@
-//! Shadow mode: Pods become available with time, and nobody writes it.
+//! Shadow mode: the plan for a newly available Pod is made in time, and the status is not written.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{World, set};
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_becomes_available_when_it_is_time_and_nobody_writes_it() {
+async fn an_available_pod_is_decided_in_time_and_not_written() {
     let mut world = World::new().await;
     let mut object = set("web", 1);
     object["spec"]["minReadySeconds"] = json!(300);

@@ -1,4 +1,4 @@
-//! Caches that lag.
+//! Stale caches.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::world::{ME, RCS, SETS, Setup, World, rc, set};
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_created_twice_while_pods_are_not_seen() {
+async fn no_pod_is_created_twice_while_the_cache_is_stale() {
     for gate in [true, false] {
         let settings = Settings::new().with_gate("StaleControllerConsistencyReplicaSet", gate);
         let world = World::with(Setup { settings, ..Setup::default() }).await;
@@ -31,7 +31,7 @@ async fn nothing_is_created_twice_while_pods_are_not_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_deleted_twice_while_that_is_not_seen() {
+async fn no_pod_is_deleted_twice_while_the_cache_is_stale() {
     let world = World::new().await;
     world.apply(set("web", 5)).await;
     world.settle().await;
@@ -52,7 +52,7 @@ async fn nothing_is_deleted_twice_while_that_is_not_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replication_controller_is_as_careful() {
+async fn a_replication_controller_does_not_act_on_stale_caches() {
     let world = World::new().await;
     world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
     world.sandbox.faults().delay_watch(ME, "replicationcontrollers", Duration::from_secs(5));
@@ -68,7 +68,7 @@ async fn a_replication_controller_is_as_careful() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_the_operator_says() {
+async fn a_set_waits_at_most_for_the_expectations_timeout() {
     let settings = Settings::new().with_tune("expectations-timeout", TuneValue::Duration(Duration::from_secs(10)));
     let world = World::with(Setup { settings, ..Setup::default() }).await;
     world.apply(set("web", 1)).await;
@@ -78,14 +78,14 @@ async fn nobody_waits_longer_than_the_operator_says() {
     world.wait(8).await;
     assert_eq!(world.active().await.len(), 2);
     world.wait(8).await;
-    assert_eq!(world.active().await.len(), 3, "given up waiting, it acts on what it knows");
+    assert_eq!(world.active().await.len(), 3, "after the timeout the set acts on the stale cache");
     world.sandbox.faults().release_watch(ME, "pods");
     world.settle().await;
     assert_eq!(world.active().await.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_may_break_in_any_way() {
+async fn a_set_reaches_its_size_after_any_failure_of_a_watch() {
     for action in [Action::CloseWatch, Action::CutWatch, Action::Garbage, Action::HalfLine, Action::ExpireWatch] {
         let world = World::new().await;
         for resource in ["pods", "replicasets"] {

@@ -1,4 +1,4 @@
-//! What the status says, when.
+//! Content and time of status writes.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn pods_become_available_on_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn terminating_pods_are_counted_where_the_gate_says() {
+async fn terminating_pods_are_counted_if_the_gate_is_on() {
     for (gate, then) in [(true, json!(2)), (false, json!(null))] {
         let settings = Settings::new().with_gate("DeploymentReplicaSetTerminatingReplicas", gate);
         let world = World::with(Setup { settings, ..Setup::default() }).await;
@@ -60,7 +60,7 @@ async fn a_replication_controller_has_no_count_of_terminating_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_that_field_is_not_written_to_for_ever() {
+async fn a_server_without_the_terminating_field_gets_no_repeated_writes() {
     let builder = Sandbox::builder().gate("DeploymentReplicaSetTerminatingReplicas", false);
     let world = World::with(Setup { builder, ..Setup::default() }).await;
     world.apply(set("web", 2)).await;
@@ -75,7 +75,7 @@ async fn a_server_without_that_field_is_not_written_to_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_copy_is_written_once_more_onto_the_live_object() {
+async fn a_status_conflict_is_retried_once_onto_the_live_object() {
     let world = World::new().await;
     world.apply(set("web", 2)).await;
     world.settle().await;
@@ -89,7 +89,7 @@ async fn an_old_copy_is_written_once_more_onto_the_live_object() {
     let status = world.get(SETS, "web").await["status"].clone();
     assert_eq!((&status["replicas"], &status["readyReplicas"]), (&json!(2), &json!(1)));
     assert_eq!((world.asked("patch", STATUS), world.asked("get", SETS)), (2, 1));
-    // And then nothing until the cache has seen that.
+    // No further write follows until the cache shows the first one.
     world.wait(60).await;
     assert_eq!((world.asked("patch", STATUS), world.asked("get", SETS)), (2, 1));
     world.sandbox.faults().release_watch(ME, "replicasets");
@@ -97,7 +97,7 @@ async fn an_old_copy_is_written_once_more_onto_the_live_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_copy_that_the_watch_replaces_soon_costs_no_read() {
+async fn a_status_conflict_that_the_watch_resolves_soon_costs_no_read() {
     let world = World::new().await;
     world.apply(set("web", 2)).await;
     world.settle().await;
@@ -113,7 +113,7 @@ async fn an_old_copy_that_the_watch_replaces_soon_costs_no_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_never_written_onto_a_namesake() {
+async fn a_status_is_never_written_onto_a_new_set_of_the_same_name() {
     let world = World::new().await;
     world.apply(set("web", 2)).await;
     world.settle().await;
@@ -130,7 +130,7 @@ async fn a_status_is_never_written_onto_a_namesake() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_knows_in_a_status_survives() {
+async fn unknown_status_fields_are_kept() {
     let builder = Sandbox::builder().keep_unknown_fields(true);
     let world = World::with(Setup { builder, ..Setup::default() }).await;
     world.apply(set("web", 1)).await;

@@ -1,4 +1,4 @@
-//! Writes that name the version of the Pod that was judged, so that an old view becomes a conflict.
+//! Writes name the version of the Pod in the snapshot, so that a stale snapshot causes a conflict.
 
 use std::{
     sync::{
@@ -15,12 +15,12 @@ use serde_json::json;
 use crate::world::{ME, NS, SETS, Setup, World, name, owners, refusal, set};
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_taken_out_unseen_is_not_deleted_by_a_scale_down() {
+async fn a_pod_relabelled_unseen_is_not_deleted_by_a_scale_down() {
     let world = World::new().await;
     world.apply(set("web", 3)).await;
     world.settle().await;
     world.sandbox.faults().hold_watch(ME, "pods");
-    // Somebody takes all Pods but one out of the set, to look into them.
+    // A user relabels all Pods but one, to debug them outside of the set.
     let pods: Vec<String> = world.active().await.into_iter().collect();
     for pod in &pods[..2] {
         world.merge("pods", pod, json!({"metadata": {"labels": {"app": "debugged"}}})).await;
@@ -30,7 +30,7 @@ async fn a_pod_that_was_taken_out_unseen_is_not_deleted_by_a_scale_down() {
     world.wait(20).await;
     let left = world.active().await;
     assert!(pods[..2].iter().all(|pod| left.contains(pod)), "{left:?}");
-    // A conflict is no reason to spin: the next attempt comes with the newer version, or after some seconds.
+    // Conflicts do not cause a busy loop: the next attempt follows the newer version, or after some seconds.
     let attempts = world.asked("delete", "pods");
     assert!((3..=11).contains(&attempts), "{attempts} attempts");
     assert!(world.conditions("web").await.is_empty(), "{:?}", world.conditions("web").await);
@@ -42,7 +42,7 @@ async fn a_pod_that_was_taken_out_unseen_is_not_deleted_by_a_scale_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_became_ready_unseen_is_ranked_again() {
+async fn a_pod_that_became_ready_unseen_is_not_deleted() {
     let world = World::new().await;
     world.apply(set("web", 2)).await;
     world.settle().await;
@@ -62,7 +62,7 @@ async fn a_pod_that_became_ready_unseen_is_ranked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_selected_again_unseen_is_not_released() {
+async fn a_pod_that_matches_again_unseen_is_not_released() {
     let world = World::new().await;
     world.apply(set("web", 1)).await;
     world.settle().await;
@@ -78,7 +78,7 @@ async fn a_pod_that_is_selected_again_unseen_is_not_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_whose_namespace_terminates_asks_once() {
+async fn a_set_in_a_terminating_namespace_tries_one_creation() {
     let tries = Arc::new(AtomicUsize::new(0));
     let tried = Arc::clone(&tries);
     let filter = Arc::new(move |request: &Request<Bytes>| {
@@ -95,7 +95,7 @@ async fn a_set_whose_namespace_terminates_asks_once() {
     }
     world.apply(set("web", 5)).await;
     world.settle().await;
-    // The namespace controller deletes Pod after Pod, and each brings the set to the queue.
+    // The namespace controller deletes one Pod after the other, and each deletion enqueues the set.
     for at in 0..5 {
         world.sandbox.delete("pods", Some(NS), &format!("web-{at}")).await.unwrap();
         world.settle().await;
@@ -106,9 +106,9 @@ async fn a_set_whose_namespace_terminates_asks_once() {
     assert!(told.contains("its namespace is terminating"), "{told}");
 }
 
-/// Pods of one namespace that name a controller of another one.
+/// Pods of one namespace refer to a controller in another one.
 #[tokio::test(start_paused = true)]
-async fn nobody_gives_pods_to_a_set_of_another_namespace() {
+async fn pods_of_another_namespace_are_not_counted() {
     let world = World::new().await;
     world
         .sandbox

@@ -1,10 +1,10 @@
-//! The resources that a process watches, for each choice of loops.
+//! The resources that a process watches, for each selection of loops.
 
 use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// The resources that a loop reads.
+/// Returns the resources that a loop reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "replicaset-controller" => &["pods", "replicasets.apps"],

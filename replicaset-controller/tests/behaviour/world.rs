@@ -1,4 +1,4 @@
-//! A sandbox with nodes and the loops under test.
+//! The test world: a sandbox with nodes and the loops under test.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -10,15 +10,15 @@ use sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write, loop
 use serde_json::{Value, json};
 use tower::Service as _;
 
-/// What the controllers are known as to the sandbox.
+/// Identity of the loops under test at the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// Where everything happens.
+/// Namespace of all test objects.
 pub(crate) const NS: &str = "shop";
-/// The plural names of both kinds.
+/// Resources of both kinds.
 pub(crate) const SETS: &str = "replicasets.apps";
 pub(crate) const RCS: &str = "replicationcontrollers";
 
-/// Looks at a request before the server does, and may answer it.
+/// A function that sees each request before the server and may answer it.
 pub(crate) type Filter = Arc<dyn Fn(&Request<Bytes>) -> Option<Response<ResponseBody>> + Send + Sync>;
 
 pub(crate) struct World {
@@ -61,20 +61,20 @@ impl World {
         world
     }
 
-    /// Starts the loops anew, as another process.
+    /// Starts the loops as a new process.
     pub(crate) fn start(&mut self) {
         self.loops =
             Some(Loops::start(&self.client(), &self.clock, self.settings.clone(), replicaset_controller::LOOPS));
     }
 
-    /// Starts the loops anew in shadow mode, as another process, and counts requests and writes from there.
+    /// Starts the loops as a new process in shadow mode, and clears the logs of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
         self.forget();
     }
 
-    /// Ends the loops as a crash would.
+    /// Ends the loops without a shutdown, as in a crash.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -110,21 +110,21 @@ impl World {
                 return;
             }
         }
-        panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
+        panic!("writes never stop: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
-    /// Counts requests and writes from here.
+    /// Clears the logs of requests and writes.
     pub(crate) fn forget(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
-    /// How many requests of ours there were.
+    /// Returns the number of requests that the loops under test have sent.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Writes of ours, Events aside.
+    /// Returns the writes of the loops under test without Events.
     pub(crate) fn written(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
@@ -142,7 +142,7 @@ impl World {
         self.sandbox.get(resource, Some(NS), name).await.unwrap()
     }
 
-    /// Changes nothing that matters, so that the set comes to the queue.
+    /// Changes an unused annotation, so that the event enqueues the set.
     pub(crate) async fn poke(&self, resource: &str, name: &str) {
         let text = self.clock.now().to_string();
         self.merge(resource, name, json!({"metadata": {"annotations": {"poke": text}}})).await;
@@ -156,7 +156,7 @@ impl World {
         self.sandbox.list("pods", Some(NS)).await.unwrap()
     }
 
-    /// The names of Pods that are neither over nor going.
+    /// Returns the names of the Pods that have not finished and are not terminating.
     pub(crate) async fn active(&self) -> BTreeSet<String> {
         let live = |pod: &Value| {
             pod["metadata"]["deletionTimestamp"].is_null()
@@ -165,7 +165,7 @@ impl World {
         self.pods().await.iter().filter(|pod| live(pod)).map(|pod| name(pod).to_owned()).collect()
     }
 
-    /// Events by reason and note, sorted; what is combined is one.
+    /// Returns the Events as "type reason message", sorted; a series of equal Events is one entry.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let mut out: Vec<String> = events
@@ -187,7 +187,7 @@ impl World {
         self.get(SETS, set).await["status"]["conditions"].as_array().cloned().unwrap_or_default()
     }
 
-    /// The most Pods there ever were at once that were not going, by the log of writes.
+    /// Returns the maximum number of Pods at one time that were not terminating, by the log of writes.
     pub(crate) fn peak(&self) -> usize {
         let (mut live, mut peak) = (BTreeSet::new(), 0);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
@@ -203,7 +203,7 @@ impl World {
     }
 }
 
-/// A refusal, as the server would answer it.
+/// Returns a refusal in the form of an API server's answer.
 pub(crate) fn refusal(code: u16, reason: &str, message: &str, causes: &Value) -> Response<ResponseBody> {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
         "reason": reason, "details": {"causes": causes}, "code": code});
@@ -219,7 +219,7 @@ pub(crate) fn pod_spec() -> Value {
     json!({"containers": [{"name": "c", "image": "img:1"}]})
 }
 
-/// A ReplicaSet that selects `app=<name>`.
+/// Returns a ReplicaSet that selects `app=<name>`.
 pub(crate) fn set(name: &str, replicas: usize) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "namespace": NS},
@@ -228,7 +228,7 @@ pub(crate) fn set(name: &str, replicas: usize) -> Value {
     })
 }
 
-/// A ReplicationController that selects `app=<name>`.
+/// Returns a ReplicationController that selects `app=<name>`.
 pub(crate) fn rc(name: &str, replicas: usize) -> Value {
     let mut rc = set(name, replicas);
     rc["apiVersion"] = json!("v1");
@@ -237,7 +237,7 @@ pub(crate) fn rc(name: &str, replicas: usize) -> Value {
     rc
 }
 
-/// A Pod of nobody with label `app`.
+/// Returns an orphan with the label `app`.
 pub(crate) fn stray(name: &str, app: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": {"app": app}}, "spec": pod_spec()})
 }

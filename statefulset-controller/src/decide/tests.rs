@@ -221,9 +221,9 @@ fn strangers_are_adopted_by_name_and_the_renamed_released() {
     assert_eq!(
         world.actions()[..3],
         [
-            "release Pod other-0: it is no longer selected",
-            "adopt Pod web-1: nobody controls it and it is selected",
-            "adopt Pod web-05: nobody controls it and it is selected",
+            "release Pod other-0: the selector no longer matches it",
+            "adopt Pod web-1: the selector matches it and it has no controller",
+            "adopt Pod web-05: the selector matches it and it has no controller",
         ]
     );
     assert_eq!(world.work(), ["+0"], "Pods out of range wait until those in range are there");

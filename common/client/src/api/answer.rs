@@ -1,4 +1,4 @@
-//! What the API server answers to a request.
+//! An answer of the API server before it becomes a result or an error.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use kube::client::Body;
 
 use super::{Error, Format, MAX_RETRY_AFTER, Status};
 
-/// An answer, read to its end.
+/// A complete answer: the status, the format, and the body.
 pub(super) struct Answer {
     status: StatusCode,
-    /// When to come back, where the server has not carried the request out.
+    /// Wait before a retry, if the server asked for one and did not execute the request.
     retry_after: Option<Duration>,
     format: Format,
     pub(super) body: Bytes,
 }
 
 impl Answer {
-    /// Reads a response to its end, which must come within `limit` bytes.
+    /// Reads a response to its end.
     ///
     /// # Errors
-    /// [`Error::Lost`] when the connection breaks on the way, there is more, or it is compressed.
+    /// [`Error::Lost`] if the connection breaks, the body is longer than `limit` bytes, or the body is compressed.
     pub(super) async fn read(response: Response<Body>, limit: usize) -> Result<Self, Error> {
         let (parts, body) = response.into_parts();
         let format = Format::of(&parts.headers)?;
@@ -31,7 +31,7 @@ impl Answer {
             Error::Lost(if too_long {
                 format!("the answer is longer than {limit} bytes")
             } else {
-                format!("the answer broke off: {e}")
+                format!("the connection broke during the answer: {e}")
             })
         })?;
         let body = body.to_bytes();
@@ -45,7 +45,7 @@ impl Answer {
         Ok(Self { status: parts.status, retry_after, format, body })
     }
 
-    /// The body of a success and its format; anything else is an error.
+    /// Returns the format and the body of a success, and an error for any other status.
     pub(super) fn into_result(self) -> Result<(Format, Bytes), Error> {
         if self.status.is_success() {
             return Ok((self.format, self.body));

@@ -1,4 +1,4 @@
-//! A call of the API server.
+//! A request to the API server before it is sent.
 
 use bytes::Bytes;
 use http::Method;
@@ -7,49 +7,49 @@ use serde_json::json;
 use super::{Delete, FIELD_MANAGER, MAX_ANSWER, MAX_LIST, Patch, encode, error::Error, with_query};
 use crate::object::{Resource, Target};
 
-/// A call of the API server, other than a watch.
+/// A request to the API server other than a watch, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
     pub(super) method: Method,
     pub(super) path: String,
-    /// The representation in which the answer is wanted.
+    /// Value of the `Accept` header.
     pub(super) accept: &'a str,
-    /// Content type and body.
+    /// Content type and bytes of the body; `None` for a read.
     pub(super) body: Option<(&'static str, Bytes)>,
-    /// Bytes of an answer from which on it is not read.
+    /// Size limit of the answer in bytes.
     pub(super) limit: usize,
-    /// The object that is written; `None` for a read.
+    /// Object that the call writes; `None` for a read.
     pub(super) written: Option<Target<'a>>,
 }
 
 impl<'a> Call<'a> {
-    /// Reads any path.
+    /// Prepares a GET of any path.
     pub fn get(path: String, accept: &'a str) -> Self {
         Self { method: Method::GET, path, accept, body: None, limit: MAX_ANSWER, written: None }
     }
 
-    /// Reads a collection; `query` is already encoded.
+    /// Prepares a GET of a collection. `query` must be encoded already.
     pub fn list(resource: Resource, namespace: &str, query: &str, accept: &'a str) -> Self {
         let path = with_query(resource.path(namespace, "", ""), query);
         Self { limit: MAX_LIST, ..Self::get(path, accept) }
     }
 
-    /// Creates an object from this JSON.
+    /// Prepares the creation of an object from a JSON body.
     pub fn create(target: Target<'a>, body: Bytes) -> Self {
         Self::write(Method::POST, target, "application/json", body)
     }
 
-    /// Replaces an object by this JSON.
+    /// Prepares the replacement of an object by a JSON body.
     pub fn replace(target: Target<'a>, body: Bytes) -> Self {
         Self::write(Method::PUT, target, "application/json", body)
     }
 
-    /// Patches an object with this JSON.
+    /// Prepares a patch of an object, in the format `kind`.
     pub fn patch(target: Target<'a>, kind: Patch, body: Bytes) -> Self {
         Self::write(Method::PATCH, target, kind.content_type(), body)
     }
 
-    /// Deletes an object.
+    /// Prepares the deletion of an object.
     ///
     /// # Errors
     /// If the options cannot be encoded.

@@ -1,4 +1,4 @@
-//! Errors of requests, by what a caller can do about them.
+//! Errors of requests, classed by how a caller can react.
 
 use std::{io, time::Duration};
 
@@ -11,8 +11,8 @@ use crate::{
     wire::{self, Envelope, messages},
 };
 
-/// Beginnings of the messages of internal errors (code 500) that the server returns before it writes anything: it cannot call an
-/// admission webhook, or it cannot evaluate a quota in time.
+/// Prefixes of internal errors (code 500) that the server returns before it writes anything: it cannot call an admission
+/// webhook, or it cannot evaluate a quota in time.
 ///
 /// Upstream: `apiserver/pkg/util/webhook`, `ErrCallingWebhook`; `apiserver/pkg/admission/plugin/resourcequota`, `Evaluate`.
 const BEFORE_WRITING: [&str; 2] = [
@@ -23,24 +23,24 @@ const BEFORE_WRITING: [&str; 2] = [
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server answered with a failure.
+    /// The server answered with an error status.
     #[error("{0}")]
     Status(Box<Status>),
     /// Nothing was sent: no connection could be made, or the request could not be built.
     #[error("{0}")]
     Unsent(String),
-    /// The request was sent and its outcome is not known: a write may have happened.
+    /// The request was sent and its outcome is unknown: a write may have happened.
     #[error("{0}")]
     Lost(String),
-    /// This process does not lead: the write was not sent.
+    /// The write was not sent, because this process is not the leader.
     #[error("not the leader: the write was not sent")]
     NotLeader,
-    /// The server's answer could not be read. The request has taken effect.
+    /// The request succeeded, but the answer could not be decoded.
     #[error("the server's answer cannot be read: {0}")]
     Answer(#[from] serde_json::Error),
 }
 
-/// A failure as the API server states it: in an answer, or in the middle of a watch.
+/// Error status of the API server, from an answer or from a watch event.
 #[derive(Debug, Default, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[serde(default)]
@@ -51,37 +51,37 @@ pub struct Status {
     pub reason: String,
     /// Human-readable message.
     pub message: String,
-    /// More about it.
+    /// `details`: the resource, the causes, and the wait before a retry.
     pub details: Details,
-    /// When to come back, if the server said so and did not carry the request out.
+    /// Wait before a retry, if the server asked for one and did not execute the request.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
 }
 
-/// Details of a failure.
+/// The field `details` of a [`Status`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Details {
-    /// The resource it concerns, in the plural.
+    /// Resource in the plural, such as `namespaces`.
     pub kind: String,
-    /// Causes.
+    /// Individual causes, such as invalid fields.
     pub causes: Vec<Cause>,
-    /// When to come back; 0 if that is not said.
+    /// Wait before a retry in seconds; 0 if unspecified.
     pub retry_after_seconds: u32,
 }
 
-/// One cause of a failure.
+/// An entry of `details.causes`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Cause {
-    /// Machine-readable reason.
+    /// Machine-readable reason, e.g. `ResourceVersionTooLarge`.
     pub reason: String,
-    /// The field it concerns.
+    /// Path of the invalid field, e.g. `metadata.uid`.
     pub field: String,
 }
 
 impl Status {
-    /// Reads the body of an answer with that code.
+    /// Decodes the body of an answer with the status `code`.
     pub(super) fn read(code: u16, format: Format, body: &[u8], retry_after: Option<Duration>) -> Self {
         let mut status = match format {
             Format::Json => serde_json::from_slice(body).unwrap_or_default(),
@@ -96,7 +96,7 @@ impl Status {
         status
     }
 
-    /// Reads a protobuf message; one that cannot be read says nothing.
+    /// Decodes a protobuf message. Returns an empty status if that fails.
     pub(crate) fn of_message(message: Envelope<'_>) -> Self {
         if message.kind == "Status" {
             wire::read(&messages::STATUS, message.object).unwrap_or_default()
@@ -105,19 +105,19 @@ impl Status {
         }
     }
 
-    /// Whether it has a cause of that reason.
+    /// Whether one of the causes has this reason.
     pub(crate) fn has_cause(&self, reason: &str) -> bool {
         self.details.causes.iter().any(|cause| cause.reason == reason)
     }
 
-    /// Whether the server failed in admission, which precedes the write.
+    /// Whether the error comes from admission, which precedes the write.
     fn is_from_admission(&self) -> bool {
         self.reason == "InternalError" && BEFORE_WRITING.iter().any(|start| self.message.starts_with(start))
     }
 }
 
 impl Error {
-    /// Classes a failure below HTTP.
+    /// Classes a failure below HTTP as [`Error::Unsent`] or [`Error::Lost`].
     pub(super) fn transport(error: kube::Error) -> Self {
         let is_unsent = |e: &(dyn std::error::Error + 'static)| {
             e.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
@@ -125,7 +125,7 @@ impl Error {
                 || e.is::<client::Error>()
                 || e.is::<kube::client::AuthError>()
         };
-        // What the client's own wrapping says of it helps nobody.
+        // The prefix that the client adds carries no information.
         let text = client::with_causes(error.to_string(), &error);
         let text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
         let unsent = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).any(is_unsent);
@@ -140,68 +140,68 @@ impl Error {
         self.status().is_some_and(|s| if s.reason.is_empty() { s.code == code } else { s.reason == reason })
     }
 
-    /// 404: there is no such object.
+    /// Whether the object does not exist (404).
     pub fn is_not_found(&self) -> bool {
         self.is("NotFound", 404)
     }
 
-    /// 409: the object has changed since it was read, or a precondition failed.
+    /// Whether the object has changed since it was read, or a precondition failed (409).
     pub fn is_conflict(&self) -> bool {
         self.is("Conflict", 409)
     }
 
-    /// 409: an object of that name exists.
+    /// Whether an object of this name exists already (409).
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(|s| s.reason == "AlreadyExists")
     }
 
-    /// 422: the server refuses the object.
+    /// Whether the server rejects the object as invalid (422).
     pub fn is_invalid(&self) -> bool {
         self.is("Invalid", 422)
     }
 
-    /// 400, 403 or 422: the server, a policy or an admission webhook denies the request for what it holds.
+    /// Whether the server, a policy or an admission webhook denies the request because of its content (400, 403 or 422).
     pub fn is_denied(&self) -> bool {
         self.status().is_some_and(|s| matches!(s.code, 400 | 403 | 422))
     }
 
-    /// Whether a write that named a uid was refused because the object of that name is another one.
+    /// Whether a write with a UID was refused because the object of that name has another UID.
     pub fn is_another(&self) -> bool {
         self.is_invalid() && self.names("metadata.uid")
     }
 
-    /// Whether that field is among the causes of a refusal.
+    /// Whether `field` is among the causes of the error.
     pub fn names(&self, field: &str) -> bool {
         self.status().is_some_and(|s| s.details.causes.iter().any(|cause| cause.field == field))
     }
 
-    /// 410: the version asked for is no longer kept.
+    /// Whether the server no longer keeps the requested version (410).
     pub fn is_gone(&self) -> bool {
         self.status().is_some_and(|s| matches!(s.reason.as_str(), "Expired" | "Gone") || s.code == 410)
     }
 
-    /// 403 because the namespace is terminating, or 404 because it is gone.
+    /// Whether the namespace is terminating (403) or gone (404).
     pub fn is_namespace_terminating(&self) -> bool {
         let names_namespace = |status: &Status| status.details.kind == "namespaces";
         self.has_cause("NamespaceTerminating") || (self.is_not_found() && self.status().is_some_and(names_namespace))
     }
 
-    /// 429: too many requests.
+    /// Whether the server limits the rate of requests (429).
     pub fn is_too_many_requests(&self) -> bool {
         self.status().is_some_and(|s| s.code == 429)
     }
 
-    /// Whether the failure has a cause of that reason.
+    /// Whether one of the causes has this reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.status().is_some_and(|s| s.has_cause(reason))
     }
 
-    /// When to send the request again, if the server said so and has not carried it out.
+    /// Returns the wait before a retry, if the server asked for one and did not execute the request.
     pub fn retry_after(&self) -> Option<Duration> {
         self.status().and_then(|s| s.retry_after)
     }
 
-    /// Whether a write may have taken effect although it failed: look before doing it again.
+    /// Whether a failed write may have taken effect, so that the caller must check before a retry.
     pub fn may_have_happened(&self) -> bool {
         match self {
             Self::Lost(_) | Self::Answer(_) => true,
@@ -210,7 +210,7 @@ impl Error {
         }
     }
 
-    /// A name for metrics and logs, one of few.
+    /// Returns the class of the error for metrics and logs, from a fixed set.
     pub fn label(&self) -> &'static str {
         match self {
             Self::NotLeader => "not_leader",
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminating_namespace_is_told_from_other_refusals() {
+    fn a_terminating_namespace_is_distinguished_from_other_refusals() {
         let e = status(
             403,
             r#"{"reason":"Forbidden","message":"no","details":{"causes":[{"reason":"NamespaceTerminating"}]}}"#,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_have_happened_says_so() {
+    fn a_lost_answer_and_a_server_error_may_have_happened() {
         assert!(Error::Lost("cut".into()).may_have_happened());
         assert!(status(500, "{}").may_have_happened());
         assert!(!Error::Unsent("refused".into()).may_have_happened());
@@ -274,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn a_status_in_protobuf_says_the_same() {
-        // Field numbers and lengths by hand: 410 Expired with one cause and five seconds to wait.
+    fn a_status_in_protobuf_has_the_same_fields() {
+        // Encoded by hand: 410 Expired, with one cause and a wait of five seconds.
         let text = |number: u8, text: &[u8]| [&[number << 3 | 2, text.len() as u8], text].concat();
         let cause = text(4, &[text(1, b"ResourceVersionTooLarge"), text(3, b"metadata.uid")].concat());
         let details = text(5, &[text(3, b"pods"), cause, vec![5 << 3, 5]].concat());
@@ -289,14 +289,14 @@ mod tests {
         assert!(read.has_cause("ResourceVersionTooLarge") && read.details.causes[0].field == "metadata.uid");
         let in_watch = Status::of_message(Envelope::read(&body).unwrap());
         assert_eq!((in_watch.code, &*in_watch.reason), (410, "Expired"));
-        // Another kind whose fields would fit is no Status.
+        // A message of another kind is no Status, even if its fields fit.
         let pod = [b"k8s\0".to_vec(), text(1, &[text(1, b"v1"), text(2, b"Pod")].concat()), text(2, &status)].concat();
         assert_eq!(Status::of_message(Envelope::read(&pod).unwrap()).code, 0);
         assert_eq!(Status::read(502, Format::Protobuf, b"junk", None).to_string(), "the server answered 502: junk");
     }
 
     #[test]
-    fn an_answer_that_is_no_status_still_makes_a_message() {
+    fn an_answer_without_a_status_becomes_the_message() {
         assert_eq!(status(502, "<html>bad gateway").to_string(), "the server answered 502: <html>bad gateway");
     }
 }

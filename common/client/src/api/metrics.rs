@@ -1,4 +1,4 @@
-//! `rest_client_*`: what is asked of the API server.
+//! The metrics `rest_client_*` of requests to the API server.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ const DURATIONS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 
 const SIZES: [f64; 11] =
     [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 
-/// Counts requests to one API server.
+/// [`Observer`] that counts and measures the requests to one API server.
 ///
 /// Upstream: `component-base/metrics/prometheus/restclient`.
 pub struct Requests {
@@ -22,7 +22,7 @@ pub struct Requests {
     throttled: Histograms,
     sent: Histograms,
     received: Histograms,
-    /// Handles by method and code, so that a request costs no allocation for its labels.
+    /// Metrics by method and code, kept so that a request allocates nothing for its labels.
     handles: Mutex<BTreeMap<(&'static str, Option<u16>), Handles>>,
     methods: Mutex<BTreeMap<&'static str, OfMethod>>,
 }
@@ -34,7 +34,7 @@ struct Handles {
     sent: Histogram,
 }
 
-/// What does not depend on how a request ends.
+/// Metrics of one method that do not depend on the outcome of a request.
 #[derive(Clone)]
 struct OfMethod {
     duration: Histogram,
@@ -43,7 +43,7 @@ struct OfMethod {
 }
 
 impl Requests {
-    /// Counts requests to `host` (`10.96.0.1:443`).
+    /// Registers the metrics. `host` is the label of the server, such as `10.96.0.1:443`.
     pub fn new(metrics: &Metrics, host: &str) -> Self {
         let histogram = |name, stability, help: &str, buckets: &[f64]| {
             metrics.histogram(name, stability, help, &["host", "verb"], buckets.iter().copied())
@@ -113,7 +113,7 @@ impl Requests {
     }
 }
 
-/// The method as a label: one of few.
+/// Returns the method as a label value, from a fixed set.
 fn verb(method: &str) -> &'static str {
     ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().find(|known| *known == method).unwrap_or("OTHER")
 }

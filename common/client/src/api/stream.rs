@@ -1,4 +1,4 @@
-//! The frames of a watch: lines of JSON, or protobuf messages with their length in front.
+//! Splits the stream of a watch into frames: lines of JSON, or protobuf messages with a length prefix.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, Response, header};
@@ -7,17 +7,17 @@ use kube::client::Body;
 
 use super::Error;
 
-/// The longest frame accepted. An object is at most a few MB in any server.
+/// Size limit of a frame in bytes. An object has at most a few MB in any server.
 const MAX_FRAME: usize = 32 << 20;
-/// Room that is made at once for a frame whose length is known. The server may be lying about it.
+/// Most bytes that are reserved at once for a frame of known length. The length prefix of a broken server may be wrong.
 const ROOM: usize = 256 << 10;
-/// The bytes in front of a protobuf message that say how long it is, the highest first.
+/// Size in bytes of the length prefix of a protobuf message, which is big-endian.
 const LENGTH: usize = 4;
 
-/// How an answer is encoded.
+/// Encoding of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// JSON.
+    /// JSON; the default for an unknown content type.
     #[default]
     Json,
     /// Kubernetes' protobuf encoding.
@@ -25,7 +25,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The media type that asks for it.
+    /// Returns the media type for the `Accept` header.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -33,33 +33,33 @@ impl Format {
         }
     }
 
-    /// The format of that media type.
+    /// Returns the format of a media type, in any case of letters; `None` for an unknown one.
     pub fn parse(media_type: &str) -> Option<Self> {
         [Self::Json, Self::Protobuf].into_iter().find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
     }
 
-    /// The format of an answer with these headers.
+    /// Returns the format of an answer with these headers.
     ///
     /// # Errors
-    /// [`Error::Lost`] if it is compressed, which this client never asks for.
+    /// [`Error::Lost`] if the answer is compressed, which this client never requests.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
         match header(header::CONTENT_ENCODING) {
             "" | "identity" => {}
-            encoding => return Err(Error::Lost(format!("the answer is compressed with {encoding:?}, unasked"))),
+            encoding => return Err(Error::Lost(format!("unexpected compression of the answer: {encoding:?}"))),
         }
         let media_type = header(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
         Ok(Self::parse(media_type).unwrap_or_default())
     }
 }
 
-/// Splits the body of a watch into frames.
+/// The frames of a watch, read one by one from the body of the answer.
 #[derive(Debug)]
 pub struct Frames {
     body: Body,
     format: Format,
     buffer: BytesMut,
-    /// How much of the buffer is known to hold no line end.
+    /// Number of bytes at the beginning of the buffer that contain no line end.
     scanned: usize,
     ended: bool,
 }
@@ -71,20 +71,20 @@ impl Frames {
         Ok(Self { body, format, buffer: BytesMut::new(), scanned: 0, ended: false })
     }
 
-    /// How the frames are encoded.
+    /// Returns the encoding of the frames.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Whether the last thing that came was no whole frame.
+    /// Whether the buffer holds the beginning of an incomplete frame.
     pub fn in_a_frame(&self) -> bool {
         !self.buffer.is_empty()
     }
 
-    /// The next frame, without its end or length; `None` when the server has closed the stream. Safe to cancel.
+    /// Returns the next frame, without line end or length prefix; `None` when the server has closed the stream. Cancel-safe.
     ///
     /// # Errors
-    /// [`Error::Lost`] when the connection breaks, a frame is too long, or the stream ends in the middle of one.
+    /// [`Error::Lost`] if the connection breaks, a frame is too long, or the stream ends in the middle of a frame.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let frame = match self.format {
@@ -100,14 +100,14 @@ impl Frames {
                 return if left == 0 { Ok(None) } else { Err(broken()) };
             }
             let frame = self.body.frame().await.transpose();
-            match frame.map_err(|e| Error::Lost(format!("the stream broke off: {e}")))? {
+            match frame.map_err(|e| Error::Lost(format!("the connection of the stream broke: {e}")))? {
                 None => self.ended = true,
                 Some(frame) => self.buffer.extend_from_slice(&frame.into_data().unwrap_or_default()),
             }
         }
     }
 
-    /// The next line that is not empty, if the buffer has one.
+    /// Returns the next line that is not empty, if the buffer contains it.
     fn line(&mut self) -> Result<Option<Bytes>, Error> {
         while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
             let line = self.buffer.split_to(self.scanned + at).freeze();
@@ -124,7 +124,7 @@ impl Frames {
         Ok(None)
     }
 
-    /// The next message, if the buffer has all of it.
+    /// Returns the next message, if the buffer contains all of it.
     fn message(&mut self) -> Result<Option<Bytes>, Error> {
         let Some(length) = self.buffer.first_chunk::<LENGTH>() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
@@ -170,7 +170,7 @@ mod tests {
     const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
     #[tokio::test]
-    async fn lines_come_whole_and_empty_ones_are_skipped() {
+    async fn lines_are_returned_whole_and_empty_lines_are_skipped() {
         let (lines, error) = read(JSON, b"{\"a\":1}\n\n{\"b\":2}\n").await;
         assert_eq!(lines, [&b"{\"a\":1}"[..], &b"{\"b\":2}"[..]]);
         assert!(error.is_none());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_come_whole_whatever_bytes_they_have() {
+    async fn messages_with_any_bytes_are_returned_whole() {
         let (frames, error) = read(PROTOBUF, b"\0\0\0\x03a\nb\0\0\0\0\0\0\0\x01c").await;
         assert_eq!(frames, [&b"a\nb"[..], &b""[..], &b"c"[..]]);
         assert!(error.is_none());

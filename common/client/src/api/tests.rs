@@ -17,7 +17,7 @@ const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind
 
 enum Answer {
     Status(u16, &'static str, Option<u64>),
-    /// A success of so many bytes and, so it seems, more to come.
+    /// A success with this many bytes, whose body never ends.
     Endless(usize),
     Refused,
     Cut,
@@ -80,7 +80,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_while_the_gate_is_closed_but_everything_can_be_read() {
+async fn a_closed_gate_stops_writes_and_no_reads() {
     let world = world(vec![Answer::Status(200, "{}", None)]);
     assert!(matches!(world.create().await, Err(Error::NotLeader)));
     assert!(world.requests.lock().is_empty());
@@ -97,7 +97,7 @@ async fn a_write_names_the_field_manager_upstream_uses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_comes_back_when_the_server_said_and_not_earlier() {
+async fn a_request_is_retried_after_the_wait_that_the_server_asks_for() {
     let busy = || Answer::Status(429, r#"{"reason":"TooManyRequests"}"#, Some(3));
     let world = world(vec![busy(), Answer::Status(503, "{}", Some(10)), Answer::Status(201, "{}", None)]);
     world.keeper.open();
@@ -130,7 +130,7 @@ async fn a_refused_connection_means_that_nothing_was_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_never_comes_is_given_up() {
+async fn a_request_without_an_answer_times_out() {
     let world = world(vec![Answer::Never]);
     world.keeper.open();
     let error = world.create().await.unwrap_err();
@@ -139,7 +139,7 @@ async fn an_answer_that_never_comes_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn losing_the_lease_ends_a_write_on_its_way() {
+async fn losing_the_lease_ends_a_write_in_flight() {
     let world = world(vec![Answer::Never, Answer::Status(201, "{}", None)]);
     world.keeper.open_until(world.clock.instant() + Duration::from_secs(10));
     let error = world.create().await.unwrap_err();
@@ -176,7 +176,7 @@ async fn a_request_is_measured_once_with_all_its_waits_and_attempts() {
     let seen = Arc::new(Seen::default());
     let api = world.api.clone().with_observer(Arc::<Seen>::clone(&seen)).with_throttle(Throttle::new(0.1, 1));
     let create = async || api.create(Target::object(PODS, "ns", ""), &json!({"kind": "Pod"})).await;
-    assert!(create().await.is_err() && seen.finished.lock().is_empty(), "what is not sent is not counted");
+    assert!(create().await.is_err() && seen.finished.lock().is_empty(), "a write that is not sent is not counted");
     world.keeper.open();
     world.clock.sleep(Duration::from_secs(10)).await;
     for _ in 0..4 {
@@ -191,7 +191,7 @@ async fn a_request_is_measured_once_with_all_its_waits_and_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_is_waited_for_a_minute_and_no_longer() {
+async fn the_wait_for_a_server_is_limited_to_a_minute() {
     let world = world(vec![Answer::Status(503, "{}", Some(86_400)), Answer::Status(201, "{}", None)]);
     world.keeper.open();
     world.create().await.unwrap();
@@ -208,7 +208,7 @@ async fn losing_the_lease_ends_the_wait_of_a_write_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn being_told_to_stop_ends_every_wait_at_once_and_allows_no_other() {
+async fn a_shutdown_ends_every_wait_and_allows_no_new_one() {
     let busy = || Answer::Status(429, "{}", Some(30));
     let world = world(vec![busy(), busy(), busy(), Answer::Status(201, "{}", None)]);
     world.keeper.open();
@@ -221,7 +221,7 @@ async fn being_told_to_stop_ends_every_wait_at_once_and_allows_no_other() {
     assert!(written.unwrap_err().is_too_many_requests() && read.unwrap_err().is_too_many_requests());
     assert!(world.create().await.unwrap_err().is_too_many_requests());
     assert_eq!((world.clock.now().as_second(), world.times()), (5, vec![0, 0, 5]));
-    // The gate is still open: what needs no waiting can be finished.
+    // The gate is still open: a request that need not wait is sent.
     world.create().await.unwrap();
     let api = world.api.clone().with_throttle(Throttle::new(0.01, 1));
     assert!(!matches!(api.create(Target::object(PODS, "ns", ""), &json!({})).await, Err(Error::Unsent(_))));
@@ -230,7 +230,7 @@ async fn being_told_to_stop_ends_every_wait_at_once_and_allows_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rate_limit_holds_for_every_attempt() {
+async fn the_rate_limit_applies_to_every_attempt() {
     let ok = || Answer::Status(201, "{}", None);
     let world = world(vec![ok(), ok(), ok(), ok()]);
     world.keeper.open();
@@ -242,7 +242,7 @@ async fn the_rate_limit_holds_for_every_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_an_end_is_not_read_for_ever() {
+async fn the_size_of_an_answer_is_limited() {
     let world = world(vec![Answer::Endless(33 << 20), Answer::Endless(33 << 20), Answer::Endless(33 << 20)]);
     world.keeper.open();
     let error = world.create().await.unwrap_err();
@@ -250,14 +250,14 @@ async fn an_answer_without_an_end_is_not_read_for_ever() {
     assert!(error.may_have_happened());
     let error = world.api.get(Target::object(PODS, "ns", "a")).await.unwrap_err();
     assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
-    assert_eq!(world.clock.now().as_second(), 0, "nothing was waited for");
-    // A list may be longer; this one just never ends.
+    assert_eq!(world.clock.now().as_second(), 0, "the read ends at the limit, not at a timeout");
+    // The limit of a list is higher. This list times out, because it never ends.
     let error = world.api.list(PODS, "", "").await.unwrap_err();
     assert_eq!(error.to_string(), "no answer within 65s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_says_what_it_means() {
+async fn a_deletion_with_the_uid_of_another_object_is_a_conflict() {
     let world = world(vec![Answer::Status(409, r#"{"reason":"Conflict","message":"uid"}"#, None)]);
     world.keeper.open();
     let options = Delete { uid: Some(Uid::new("u")), ..Delete::default() };

@@ -23,7 +23,8 @@ struct State {
 }
 
 impl Throttle {
-    /// `qps` tokens a second, at most `burst` saved up. None unless both are positive: no limit.
+    /// Creates a bucket that holds at most `burst` tokens and gains `qps` tokens per second; `None` (no limit) unless both
+    /// are positive.
     pub fn new(qps: f64, burst: u32) -> Option<Self> {
         (qps > 0.0 && burst > 0).then(|| Self {
             qps,
@@ -32,14 +33,14 @@ impl Throttle {
         })
     }
 
-    /// Takes a token and says how long to wait for it to be there.
+    /// Takes a token, and returns how long to wait until it is available.
     pub fn reserve(&self, now: Instant) -> Duration {
         let mut state = self.refilled(now);
         state.tokens -= 1.0;
         if state.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-state.tokens / self.qps) }
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token if one is available, and returns whether it did.
     pub fn try_take(&self, now: Instant) -> bool {
         let mut state = self.refilled(now);
         let has = state.tokens >= 1.0;
@@ -49,7 +50,7 @@ impl Throttle {
         has
     }
 
-    /// Whether nothing has been taken that has not come back.
+    /// Whether the bucket is full: all tokens that were taken have been refilled.
     pub fn is_full(&self, now: Instant) -> bool {
         self.refilled(now).tokens >= self.burst
     }
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_there_cannot_be_taken_until_it_comes_back() {
+    async fn an_empty_bucket_gives_no_token_until_it_is_refilled() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let throttle = Throttle::new(2.0, 3).unwrap();
         let now = clock.instant();
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_no_limit() {
+    fn without_a_positive_rate_there_is_no_limit() {
         assert!(Throttle::new(0.0, 30).is_none());
         assert!(Throttle::new(-1.0, 30).is_none());
     }

@@ -1,14 +1,14 @@
-//! When the client certificate of a configuration ends.
+//! The expiry of the client certificate of a configuration.
 
 use base64::Engine as _;
 use jiff::Timestamp;
 use kube::Config;
 use x509_cert::Certificate;
 
-/// The end of the client certificate's validity, in the configuration or in the file that it names. Nothing if there is no certificate
-/// or it cannot be read.
+/// Returns the end of validity of the client certificate, from the configuration or from the file that it names; `None` if
+/// there is no readable certificate.
 ///
-/// The certificate itself counts, not those of the authorities that may follow it.
+/// Only the first certificate of a chain counts. Certificates of authorities may follow.
 pub(super) fn expiry(config: &Config) -> Option<Timestamp> {
     let auth = &config.auth_info;
     let pem = match (&auth.client_certificate_data, &auth.client_certificate) {

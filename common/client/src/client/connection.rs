@@ -1,8 +1,9 @@
-//! Connections to one server.
+//! HTTP connections to one server.
 //!
-//! Over TLS one HTTP/2 connection carries all requests and another all watches, so that neither a watch that is read slowly nor
-//! a burst of writes holds up the other. A connection is made by whoever needs it first while everyone else waits, and a
-//! request that never left on a dying one goes to the next. Where HTTP/2 is not spoken there is a pool of HTTP/1.1 connections.
+//! Over TLS, one HTTP/2 connection carries all requests and another one carries all watches, so that neither a slow reader of
+//! a watch nor a burst of writes delays the other. The first request that needs a connection makes it, while the others wait.
+//! A request that was not sent because its connection was closing goes over the next connection. If the server does not
+//! support HTTP/2, a pool of HTTP/1.1 connections is used.
 
 use std::{
     sync::{
@@ -32,50 +33,50 @@ use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::Error;
 
-/// How long to wait for TCP. Upstream: `net.Dialer{Timeout: 30s}`.
+/// Timeout for the TCP connection. Upstream: `net.Dialer{Timeout: 30s}`.
 const CONNECT: Duration = Duration::from_secs(30);
-/// How long to wait for TLS.
+/// Timeout for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Between TCP's own probes, and for how long sent bytes may stay unacknowledged.
+/// Interval between TCP keep-alive probes, and the longest time that sent bytes may stay unacknowledged.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Silence after which an HTTP/2 connection is asked for a sign of life. Upstream: `HTTP2_READ_IDLE_TIMEOUT_SECONDS`.
+/// Silence after which an HTTP/2 connection is pinged. Upstream: `HTTP2_READ_IDLE_TIMEOUT_SECONDS`.
 const PING_AFTER: Duration = Duration::from_secs(30);
-/// How long that may take. Upstream: `HTTP2_PING_TIMEOUT_SECONDS`.
+/// Timeout for the answer to a ping. Upstream: `HTTP2_PING_TIMEOUT_SECONDS`.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// The same where a few seconds matter. No request there may take longer than that without being given up anyway.
+/// The limits for urgent requests (leader election), where seconds matter. A ping never times out before such a request does.
 const URGENT_PING_AFTER: Duration = Duration::from_secs(3);
 const URGENT_PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// What a server may send on one stream, and on all of them, before anybody reads it.
+/// Flow-control windows in bytes, of one stream and of a connection: data that the server may send before it is read.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 512 << 20;
-/// How much is read from a socket at once. TLS by itself reads a quarter of a record a call.
+/// Size in bytes of one read from a socket. TLS alone reads only a quarter of a record per call.
 const READ_BUFFER: usize = 64 << 10;
-/// HTTP/1.1 requests, and so connections, at once, and how many of them are kept; watches are not counted.
+/// Maximum number of concurrent HTTP/1.1 requests, and of idle connections that are kept. Watches do not count.
 const HTTP1_REQUESTS: usize = 100;
 
-/// Opens TCP connections, directly or through a proxy.
+/// Service that opens TCP connections, directly or through a proxy.
 type Dial = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 type Http1 = legacy::Client<HttpsConnector<Dial>, Body>;
 
-/// All connections to one server.
+/// All connections to one server: two over HTTP/2, and the pool for HTTP/1.1.
 pub(super) struct Wire {
     server: Uri,
     dial: Dial,
     tls: Option<Tls>,
     requests: Lane,
     watches: Lane,
-    /// The server was found not to speak HTTP/2.
+    /// Whether HTTP/1.1 is used, because the server does not support HTTP/2 or HTTP/2 is disabled.
     old: AtomicBool,
     http1: Http1,
     http1_requests: Semaphore,
     patience: Patience,
 }
 
-/// How to speak TLS.
+/// TLS configuration of the connections.
 struct Tls {
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
-    /// Client certificates in files are replaced in place: they are read anew for every connection.
+    /// Set if the client certificate is in files. They are read again for every connection, because a renewal replaces them.
     reread: Option<Config>,
 }
 
@@ -90,7 +91,7 @@ impl Tls {
     }
 
     fn config(&self) -> Arc<ClientConfig> {
-        // A file that is being replaced, or was damaged, leaves us with what worked.
+        // If a file is damaged or is just being replaced, the configuration from the start is used.
         self.reread.as_ref().and_then(|config| client_config(config).ok()).unwrap_or_else(|| Arc::clone(&self.config))
     }
 }
@@ -101,7 +102,7 @@ fn client_config(config: &Config) -> Result<Arc<ClientConfig>, Error> {
     Ok(Arc::new(tls))
 }
 
-/// One HTTP/2 connection, or the place for one.
+/// Slot for one HTTP/2 connection, which is made on demand.
 #[derive(Default)]
 struct Lane {
     current: parking_lot::Mutex<Option<http2::SendRequest<Body>>>,
@@ -118,14 +119,14 @@ impl Lane {
     }
 }
 
-/// What is expected of an HTTP/2 connection, and what becomes of one that does not live up to it.
+/// Limits after which an HTTP/2 connection counts as dead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// After how much silence it is asked for a sign of life.
+    /// Silence after which the connection is pinged.
     ping_after: Duration,
-    /// How long that may take.
+    /// Timeout for the answer to a ping.
     ping_timeout: Duration,
-    /// Whether a request that its sender gave up takes the connection with it: the next one goes over another.
+    /// Whether a request that its caller gives up also discards the connection, so that the next request uses a new one.
     leaves: bool,
 }
 
@@ -138,14 +139,14 @@ impl Patience {
         }
     }
 
-    /// For requests that are given up after `request`. A connection is not closed over their heads: on a machine that is
-    /// too busy to answer a ping the answer they wait for may still come.
+    /// Returns the limits for requests that are given up after `request`. A ping does not time out before a request: on a
+    /// machine that is too busy to answer a ping, the answer to the request may still arrive.
     pub(super) fn urgent(request: Duration) -> Self {
         Self { ping_after: URGENT_PING_AFTER, ping_timeout: URGENT_PING_TIMEOUT.max(request), leaves: true }
     }
 }
 
-/// Takes a connection out of its lane unless an answer came over it.
+/// Guard that discards the connection of a lane on drop, unless an answer has arrived before.
 struct Leaving<'a>(Option<&'a Lane>);
 
 impl Drop for Leaving<'_> {
@@ -186,12 +187,12 @@ impl Wire {
         })
     }
 
-    /// Sends over HTTP/2 if the server speaks it.
+    /// Sends a request, over HTTP/2 if the server supports it.
     pub(super) async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let watch = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
         if let Some(tls) = &self.tls {
             let lane = if watch { &self.watches } else { &self.requests };
-            // A second time only for what never left because the connection was just going away.
+            // The second attempt is only for a request that was not sent because its connection was closing.
             for last in [false, true] {
                 if self.old.load(Ordering::Relaxed) {
                     break;
@@ -207,7 +208,7 @@ impl Wire {
                 request = match (failure.take_message(), failure.into_error()) {
                     (None, error) => return Err(error.into()),
                     (Some(_), error) if last => {
-                        return Err(Error::new(format!("no connection to {} lasts", self.server), &error).into());
+                        return Err(Error::new(format!("connections to {} close at once", self.server), &error).into());
                     }
                     (Some(request), _) => request,
                 };
@@ -218,7 +219,7 @@ impl Wire {
         Ok(self.http1.request(request).await?)
     }
 
-    /// The lane's connection, made if need be; nothing if the server does not speak HTTP/2.
+    /// Returns the connection of a lane, which is made if necessary; `None` if the server does not support HTTP/2.
     async fn connection(&self, lane: &Lane, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
         if let Some(usable) = lane.usable() {
             return Ok(Some(usable));
@@ -245,7 +246,7 @@ impl Wire {
             .connect(tls.name.clone(), BufReader::with_capacity(READ_BUFFER, tcp));
         let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(e)) => return Err(Error::new(format!("no TLS with {host}"), &e)),
+            Ok(Err(e)) => return Err(Error::new(format!("TLS handshake with {host} failed"), &e)),
             Err(e) => return Err(Error::new(format!("no TLS with {host} within {}s", HANDSHAKE.as_secs()), &e)),
         };
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
@@ -255,7 +256,7 @@ impl Wire {
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            // Until the server has said how many streams it takes: it refuses those beyond.
+            // Applies until the server announces its own limit. The server refuses streams beyond that limit.
             .initial_max_send_streams(1)
             .max_concurrent_reset_streams(1024)
             .keep_alive_interval(self.patience.ping_after)
@@ -263,7 +264,7 @@ impl Wire {
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|e| Error::new(format!("no HTTP/2 with {host}"), &e))?;
+            .map_err(|e| Error::new(format!("HTTP/2 handshake with {host} failed"), &e))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(v = 2, err = %error, "A connection to the API server ended");
@@ -273,7 +274,7 @@ impl Wire {
     }
 }
 
-/// What opens TCP connections for a configuration.
+/// Returns the service that opens TCP connections, through the proxy of `config` if there is one.
 fn dial(config: &Config) -> Result<Dial, Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -287,7 +288,7 @@ fn dial(config: &Config) -> Result<Dial, Error> {
         return Ok(BoxCloneSyncService::new(tcp.map_err(BoxError::from)));
     };
     if proxy.scheme_str() != Some("http") {
-        // Not the whole URL: it may hold credentials.
+        // The message omits the rest of the URL, which may contain credentials.
         let (scheme, host) = (proxy.scheme_str().unwrap_or("no"), proxy.host().unwrap_or("no host"));
         return Err(Error(format!("cannot use a {scheme} proxy ({host}): only http:// proxies are supported")));
     }

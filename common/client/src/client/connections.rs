@@ -1,8 +1,8 @@
-//! Clients that follow the kubeconfig they were made from.
+//! Clients that reload their kubeconfig when it changes.
 //!
-//! Certificates in a kubeconfig end, and their renewal replaces the file. The file is therefore read again once a minute. When its
-//! contents have changed and can be used, every client sends its next request over new connections. Requests under way, watches
-//! among them, end on the old ones.
+//! Certificates in a kubeconfig expire, and a renewal replaces the file. The file is therefore read again once a minute. If
+//! its content has changed and is usable, every client sends its next request over new connections. Requests in flight,
+//! including watches, end on the old ones.
 
 use std::{hash::BuildHasher as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,32 +16,32 @@ use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneService};
 use super::{Error, Options, certificate, connection::Patience, load, stack};
 use crate::{clock::Clock, map::Seeded};
 
-/// How often the kubeconfig is read.
+/// Interval at which the kubeconfig is read.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The connections of a client, which are replaced together.
+/// Connections of one client, which a reload replaces together.
 type Slot = Arc<Mutex<BoxCloneService<Request<Body>, Response<Incoming>, BoxError>>>;
 
-/// Clients of one API server, made from one kubeconfig.
+/// Clients of one API server that are made from the same kubeconfig.
 pub struct Connections {
     options: Options,
     current: Mutex<Current>,
     clients: Mutex<Vec<(Patience, Slot)>>,
 }
 
-/// What the clients were made from.
+/// The configuration that the clients use now.
 struct Current {
     config: Config,
-    /// A digest of the file that is used.
+    /// Hash of the kubeconfig in use; `None` without a kubeconfig.
     digest: Option<u64>,
-    /// A digest of the last file that could not be used.
+    /// Hash of the last kubeconfig that was unusable.
     refused: Option<u64>,
 }
 
 impl Connections {
-    /// Reads the configuration.
+    /// Loads the configuration that `options` name. Builds no client yet.
     pub async fn load(options: &Options) -> Result<Arc<Self>, Error> {
-        // Before the file is used, so that a change in between is noticed later.
+        // The hash is computed before the load, so that a change in between is noticed later.
         let digest = options.kubeconfig.as_ref().and_then(digest);
         let config = load(options).await?;
         Ok(Arc::new(Self {
@@ -51,20 +51,22 @@ impl Connections {
         }))
     }
 
-    /// `host:port` of the API server, as metrics name it.
+    /// Returns `host:port` of the API server, the value of the label `host` of metrics.
     pub fn host(&self) -> String {
         super::host(&self.current.lock().config)
     }
 
-    /// Builds a client that shares no connection with others. Nothing is sent.
+    /// Builds a client that shares no connection with others. Sends nothing yet.
     ///
-    /// Must be called inside a tokio runtime. Runs the kubeconfig's exec plugin, if there is one.
+    /// Must be called within a tokio runtime. Runs the exec plugin of the kubeconfig, if there is one.
     pub fn client(&self) -> Result<kube::Client, Error> {
         self.make(Patience::usual())
     }
 
-    /// A client for leader election, whose requests are given up after `request_timeout`: a connection that died silently is left
-    /// with the first of them, in time for another before the Lease is lost.
+    /// Builds a client for leader election, whose requests are given up after `request_timeout`.
+    ///
+    /// The first request that is given up discards a dead connection, so that another request can succeed before the Lease is
+    /// lost.
     pub fn urgent_client(&self, request_timeout: Duration) -> Result<kube::Client, Error> {
         self.make(Patience::urgent(request_timeout))
     }
@@ -80,14 +82,14 @@ impl Connections {
         Ok(kube::Client::new(service_fn(move |request| slot.lock().clone().oneshot(request)), namespace))
     }
 
-    /// The end of the client certificate's validity; nothing if there is no client certificate.
+    /// Returns the end of validity of the client certificate; `None` without a client certificate.
     ///
-    /// Reads the file of the certificate again if the kubeconfig names one, as each new connection does.
+    /// Reads the certificate file again if the kubeconfig names one, as each new connection does.
     pub fn certificate_expiry(&self) -> Option<Timestamp> {
         certificate::expiry(&self.current.lock().config)
     }
 
-    /// Reads the kubeconfig again whenever it has changed. Never ends if there is a kubeconfig.
+    /// Reloads the kubeconfig whenever it has changed. Without a kubeconfig it returns at once, otherwise never.
     pub async fn follow(self: Arc<Self>, clock: Clock) {
         let Some(path) = self.options.kubeconfig.clone() else { return };
         loop {
@@ -96,9 +98,9 @@ impl Connections {
         }
     }
 
-    /// Reads the kubeconfig if it has changed since it was read last.
+    /// Reloads the kubeconfig if its content has changed.
     async fn read_again(&self, path: &PathBuf) {
-        // A file that is gone for a moment is being replaced.
+        // A file that is missing is probably being replaced.
         let Some(found) = digest(path) else { return };
         if self.current.lock().digest == Some(found) {
             return;
@@ -109,19 +111,19 @@ impl Connections {
                 (current.digest, current.refused) = (Some(found), None);
                 drop(current);
                 let expiry = self.certificate_expiry().map(|at| at.to_string()).unwrap_or_default();
-                tracing::info!(kubeconfig = %path.display(), certificateExpires = expiry, "The kubeconfig has changed and is used from now on");
+                tracing::info!(kubeconfig = %path.display(), certificateExpires = expiry, "The kubeconfig has changed and was reloaded");
             }
-            // It is tried again: what the kubeconfig names may not be there yet.
+            // The reload is tried again every minute, because a file that the kubeconfig names may appear later.
             Err(error) if self.current.lock().refused.replace(found) == Some(found) => {
                 tracing::debug!(kubeconfig = %path.display(), err = %error, "The kubeconfig still cannot be used");
             }
             Err(error) => {
-                tracing::error!(kubeconfig = %path.display(), err = %error, "The kubeconfig has changed and cannot be used: going on with the one before");
+                tracing::error!(kubeconfig = %path.display(), err = %error, "The kubeconfig has changed and cannot be used, the previous one stays in use");
             }
         }
     }
 
-    /// Gives every client connections by the kubeconfig as it is now.
+    /// Replaces the connections of every client according to the present kubeconfig.
     async fn replace(&self) -> Result<(), Error> {
         let config = load(&self.options).await?;
         let clients: Vec<_> = self.clients.lock().clone();
@@ -135,7 +137,7 @@ impl Connections {
     }
 }
 
-/// A digest of the contents of a file that can be read.
+/// Returns a hash of the content of a file; `None` if the file cannot be read.
 fn digest(path: &PathBuf) -> Option<u64> {
     std::fs::read(path).ok().map(|contents| Seeded::default().hash_one(contents))
 }
@@ -150,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// A plain server that answers with its name.
+    /// Starts an HTTP server that answers every request with `name`, and returns its URL.
     async fn server(name: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -172,7 +174,7 @@ mod tests {
              users: [{{name: u, user: {{client-certificate-data: {certificate}, client-key-data: {key}}}}}], \
              contexts: [{{name: c, context: {{cluster: k, user: u}}}}]}}"
         );
-        // Written beside and renamed, as renewals are to do.
+        // The file is written under another name and renamed, as a renewal should do.
         let beside = path.with_extension("new");
         std::fs::write(&beside, text).unwrap();
         std::fs::rename(beside, path).unwrap();
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_client_certificate_nothing_ends() {
+    async fn without_a_client_certificate_there_is_no_expiry() {
         let options = Options { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
         assert_eq!(Connections::load(&options).await.unwrap().certificate_expiry(), None);
     }

@@ -1,4 +1,4 @@
-//! Which Events are sent, and as what: aggregation, counting of repeats, and a limit per object.
+//! The choice of Events to send: aggregation of similar messages, counting of repeats, and a limit per object.
 //!
 //! Upstream: `client-go/tools/record`, `EventCorrelator` with its defaults.
 
@@ -19,18 +19,18 @@ use crate::{
     siphash::SipHash,
 };
 
-/// Entries of each cache. Upstream: `maxLruCacheEntries`.
+/// Maximum number of entries of each cache. Upstream: `maxLruCacheEntries`.
 const CACHE: usize = 4096;
-/// Different messages on one subject from which on they are combined. Upstream: `defaultAggregateMaxEvents`.
+/// Number of different messages on one subject at which they are combined. Upstream: `defaultAggregateMaxEvents`.
 const AGGREGATE_AT: usize = 10;
-/// After this silence a subject starts anew. Upstream: `defaultAggregateIntervalInSeconds`.
+/// Time without Events after which the messages of a subject are counted anew. Upstream: `defaultAggregateIntervalInSeconds`.
 const AGGREGATE_WITHIN: Duration = Duration::from_mins(10);
-/// Events about one object that may be sent at once. Upstream: `defaultSpamBurst`.
+/// Number of Events about one object that may be sent at once. Upstream: `defaultSpamBurst`.
 const BURST: f64 = 25.0;
-/// After how long one more may. Upstream: `defaultSpamQPS`.
+/// Time after which one more Event about an object may be sent. Upstream: `defaultSpamQPS`.
 const REFILL: Duration = Duration::from_mins(5);
 
-/// A map that forgets what was not used for longest.
+/// A map of limited size that evicts the least recently used entry.
 #[derive(Debug)]
 struct Lru<K, V> {
     entries: BTreeMap<Arc<K>, (u64, V)>,
@@ -44,7 +44,7 @@ impl<K: Ord, V> Lru<K, V> {
         Self { entries: BTreeMap::new(), by_age: BTreeMap::new(), age: 0, limit }
     }
 
-    /// The value under `key`, made if there is none, and now the youngest.
+    /// Returns the value under `key`, which `make` creates if it is missing, and marks it as the most recently used.
     fn touch(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         self.age += 1;
         let age = self.age;
@@ -63,20 +63,20 @@ impl<K: Ord, V> Lru<K, V> {
     }
 }
 
-/// What Events are about, as far as any cache looks. The version of the object does not matter: it is unknown here.
+/// Cache key for an object: source, object and type of an Event. The version of the object is cleared.
 type Object = (Source, ObjectRef, EventType);
 
-/// A subject on which messages are combined.
+/// Cache key under which messages are combined: object and reason.
 type Subject = (Object, Cow<'static, str>);
 
-/// What repeats are told by.
+/// Cache key under which repeated Events are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Repeat {
     Event(Subject, Digest),
     Combined(Subject),
 }
 
-/// A message, told apart from others without being kept: thousands of long ones would cost a lot.
+/// Hash of a message. The caches keep hashes, because thousands of long messages would take too much memory.
 type Digest = u128;
 
 fn digest(message: &str) -> Digest {
@@ -91,7 +91,7 @@ struct Aggregate {
     last: Instant,
 }
 
-/// What was sent under one [`Repeat`].
+/// Count, name and first time of the Event that was sent under one [`Repeat`].
 #[derive(Clone, Debug, Default)]
 struct Sent {
     count: u32,
@@ -105,21 +105,21 @@ struct Bucket {
     at: Instant,
 }
 
-/// An Event as it is to be written.
+/// An Event that is to be created or patched.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
-    /// Its latest occurrence.
+    /// The latest occurrence of the Event.
     pub(super) event: Recorded,
     pub(super) name: String,
-    /// Whether the component is also named as the reporting one; a combined Event names none.
+    /// Whether `reportingComponent` names the component; a combined Event leaves it empty.
     pub(super) reporting: bool,
     pub(super) count: u32,
     pub(super) first: Timestamp,
-    /// Whether an Event of that name was sent before: it is patched rather than created.
+    /// Whether an Event of that name was sent before, so that it is patched instead of created.
     pub(super) known: bool,
 }
 
-/// Decides what becomes of each Event.
+/// Decides for each recorded Event whether it is sent, and in what form.
 #[derive(Debug)]
 pub(super) struct Correlator {
     clock: Clock,
@@ -133,14 +133,14 @@ impl Correlator {
         Self { clock, aggregates: Lru::new(CACHE), sent: Lru::new(CACHE), buckets: Lru::new(CACHE) }
     }
 
-    /// What to send for `event`, if anything.
+    /// Returns the Event to send for `event`; `None` if it is suppressed.
     pub(super) fn correlate(&mut self, mut event: Recorded) -> Option<Outgoing> {
         let now = self.clock.instant();
         let object = (event.source, ObjectRef { version: Version::UNKNOWN, ..event.object.clone() }, event.kind);
         let subject = (object.clone(), event.reason.clone());
         let message = digest(&event.message);
         let combined = self.aggregate(subject.clone(), message, now);
-        // Told apart by time, or random where the name of the object cannot be part of a name.
+        // The time makes the name unique. If the name of the object cannot be part of an Event's name, the name is random.
         let mut name = format!("{}.{:x}", event.object.name, event.at.as_nanosecond());
         let repeat = if combined {
             event.message = format!("(combined from similar events): {}", event.message);
@@ -156,13 +156,13 @@ impl Correlator {
         if !known {
             *sent = Sent { count: 0, name, first: event.at };
         }
-        // Repeats count even while nothing is sent of them.
+        // Suppressed repeats are counted, too.
         sent.count += 1;
         let Sent { count, name, first } = sent.clone();
         self.allowed(object, now).then_some(Outgoing { event, name, reporting: !combined, count, first, known })
     }
 
-    /// Remembers a message on a subject; true if it is one too many.
+    /// Records a message on a subject, and returns whether it has to be combined with the earlier ones.
     fn aggregate(&mut self, subject: Subject, message: Digest, now: Instant) -> bool {
         let aggregate = self.aggregates.touch(subject, || Aggregate { messages: BTreeSet::new(), last: now });
         if now.saturating_duration_since(aggregate.last) > AGGREGATE_WITHIN {
@@ -180,7 +180,7 @@ impl Correlator {
         true
     }
 
-    /// Takes a token for an Event about an object.
+    /// Takes a token for an Event about an object, and returns whether there was one.
     fn allowed(&mut self, object: Object, now: Instant) -> bool {
         let bucket = self.buckets.touch(object, || Bucket { tokens: BURST, at: now });
         let gained = now.saturating_duration_since(bucket.at).as_secs_f64() / REFILL.as_secs_f64();
@@ -245,7 +245,7 @@ mod tests {
             assert_eq!(combined.event.message, format!("(combined from similar events): Created pod: web-{}", n + 9));
         }
         assert_eq!(sent[24].count, 16);
-        // One more every five minutes, and it carries the whole count.
+        // One more Event is allowed every five minutes, and it carries the whole count.
         clock.sleep(Duration::from_secs(301)).await;
         let late = correlator.correlate(event(&clock, "Created pod: web-100")).unwrap();
         assert_eq!(late.count, 92);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_whose_name_cannot_be_part_of_a_name_gets_a_random_one() {
+    async fn an_event_has_a_random_name_if_the_name_of_its_object_cannot_be_part_of_it() {
         let clock = clock();
         let mut correlator = Correlator::new(clock.clone());
         let name = correlator.correlate(event_about(&clock, "system:node", "x")).unwrap().name;
@@ -302,14 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_is_forgotten() {
+    fn the_least_recently_used_entry_is_evicted() {
         let mut lru = Lru::new(2);
         *lru.touch("a", || 0) = 1;
         *lru.touch("b", || 0) = 2;
         assert_eq!(*lru.touch("a", || 0), 1);
         *lru.touch("c", || 0) = 3;
         assert_eq!(*lru.touch("a", || 0), 1);
-        assert_eq!(*lru.touch("b", || 0), 0, "it was the oldest");
+        assert_eq!(*lru.touch("b", || 0), 0, "the least recently used entry was evicted");
         assert_eq!(lru.entries.len(), 2);
         assert_eq!(lru.by_age.len(), 2);
     }

@@ -1,4 +1,4 @@
-//! The one task that sends Events.
+//! The task that sends all Events of a process.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,35 +31,35 @@ use crate::{
     object::Resource,
 };
 
-/// Where Events live.
+/// Resource of Events in the core API group.
 pub const EVENTS: Resource = Resource { group: "", version: "v1", plural: "events", kind: "Event", namespaced: true };
 
-/// How often an Event is tried whose sending failed below HTTP. Upstream: `maxTriesPerEvent`.
+/// Maximum number of attempts to send an Event, if each fails below HTTP. Upstream: `maxTriesPerEvent`.
 const TRIES: u32 = 12;
-/// Wait between tries; before the second it is shorter by chance. Upstream: `defaultSleepDuration`.
+/// Wait between attempts; the first wait is a random part of it. Upstream: `defaultSleepDuration`.
 const RETRY: Duration = Duration::from_secs(10);
-/// Events a second, beside and not out of the writes' own limit.
+/// Rate limit in Events per second, separate from the limit of other writes.
 const RATE: f64 = 100.0;
-/// Events at once.
+/// Number of Events that may be sent at once before [`RATE`] applies.
 const BURST: u32 = 500;
 
-/// What the task is handed.
+/// Item in the queue of the task.
 pub(super) enum Item {
-    /// An Event.
+    /// An Event to send.
     Event(Recorded),
-    /// Tell when everything before this has been dealt with.
+    /// A request for a signal when all earlier items have been processed.
     Flush(oneshot::Sender<()>),
 }
 
-/// How many names of sent Events are remembered.
+/// Number of the latest Events whose names are remembered.
 const SENT: usize = 512;
 
-/// The names of the Events that a process has sent last. Clones share it.
+/// The names of the latest Events that a process sent. Clones share the names.
 #[derive(Clone, Debug, Default)]
 pub struct SentEvents(Arc<Mutex<VecDeque<u64>>>);
 
 impl SentEvents {
-    /// Notes an Event that is about to be sent.
+    /// Records the name of an Event that is about to be sent.
     pub fn note(&self, name: &str) {
         let mut names = self.0.lock();
         if names.len() == SENT {
@@ -68,7 +68,7 @@ impl SentEvents {
         names.push_back(Self::id(name));
     }
 
-    /// Whether an Event of that name was sent lately.
+    /// Whether an Event of that name is one of the latest.
     pub fn contains(&self, name: &str) -> bool {
         self.0.lock().contains(&Self::id(name))
     }
@@ -78,7 +78,7 @@ impl SentEvents {
     }
 }
 
-/// Sends the Events of a process. Dropping it stops that.
+/// Handle of the task that sends the Events of a process. Dropping it ends the task.
 #[derive(Debug)]
 pub struct Sender {
     sent: SentEvents,
@@ -95,14 +95,14 @@ impl Drop for Sender {
 }
 
 impl Sender {
-    /// Starts the task that sends through `api`, behind its gate: who does not lead records nothing.
+    /// Starts the task that sends Events through `api`. Its gate lets only the leader send any.
     pub fn start(api: Api, metrics: &Metrics) -> Self {
         let clock = api.clock().clone();
         let (queue, items) = mpsc::channel(QUEUE);
         let sent = metrics.counter(
             "nonet_events_total",
             Stability::Alpha,
-            "Events by what became of them: created, patched, suppressed, rejected, lost",
+            "Events by result: created, patched, suppressed, rejected, lost",
             &["result"],
         );
         let api = api.with_throttle(Throttle::new(RATE, BURST));
@@ -113,18 +113,18 @@ impl Sender {
         Self { sent: names, queue, clock, stamp: Arc::default(), task }
     }
 
-    /// The names of the Events that were sent last.
+    /// Returns the names of the latest Events.
     pub fn sent(&self) -> SentEvents {
         self.sent.clone()
     }
 
-    /// A recorder for one loop.
+    /// Creates a recorder for one loop.
     pub fn recorder(&self, source: Source) -> Recorder {
         let (clock, stamp, queue) = (self.clock.clone(), Arc::clone(&self.stamp), Some(self.queue.clone()));
         Recorder { source, clock, stamp, queue, tap: None }
     }
 
-    /// Waits until everything recorded so far was sent or given up. Bound it in time.
+    /// Waits until every Event recorded so far was sent or dropped. This can take long: the caller sets a timeout.
     pub async fn flush(&self) {
         let (done, finished) = oneshot::channel();
         if self.queue.send(Item::Flush(done)).await.is_ok() {
@@ -135,9 +135,9 @@ impl Sender {
 
 struct Task {
     correlator: Correlator,
-    /// What all loops send through, under one limit.
+    /// Client of all loops, which share one rate limit.
     api: Api,
-    /// The same under the name of each loop's client.
+    /// The same client under the user agent of each loop, by client name.
     clients: BTreeMap<&'static str, Api>,
     sent: Counters,
     names: SentEvents,
@@ -166,7 +166,7 @@ impl Task {
         self.sent.with(&[result]).inc();
     }
 
-    /// Sends one Event, again after failures below HTTP; what the server refuses is dropped.
+    /// Sends one Event, with retries after failures below HTTP. An Event that the server refuses is dropped.
     async fn deliver(&self, api: &Api, outgoing: &Outgoing) {
         for tries in 1.. {
             let error = match Self::send(api, outgoing).await {
@@ -203,7 +203,7 @@ impl Task {
             let target = Target::object(EVENTS, namespace, &outgoing.name);
             match api.patch(target, Patch::Strategic, &patch(outgoing)).await {
                 Ok(_) => return Ok("patched"),
-                // Events expire: begin again, with the whole count.
+                // The Event has expired on the server: create it again, with the whole count.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
@@ -213,7 +213,7 @@ impl Task {
     }
 }
 
-/// What a repeat changes. Times of Events are whole seconds: so `Time` writes them.
+/// Returns the patch of a repeated Event. `Time` writes whole seconds, as Events have them.
 fn patch(Outgoing { event, count, .. }: &Outgoing) -> Value {
     json!({"count": count, "lastTimestamp": Time(event.at), "message": event.message})
 }
@@ -264,7 +264,7 @@ mod tests {
         Source { component, client: component }
     }
 
-    /// A server that answers from a script, then 201.
+    /// Creates a client of a server that answers with the codes of `script`, then with 201. An `Err` breaks the connection.
     fn server(script: Vec<Result<u16, ()>>) -> (kube::Client, Seen) {
         let seen: Seen = Arc::default();
         let script = Arc::new(Mutex::new(VecDeque::from(script)));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_drops_and_a_broken_connection_is_tried_again() {
+    async fn a_refused_event_is_dropped_and_a_broken_connection_is_retried() {
         let (sender, seen, _keeper, clock) = start(vec![Ok(403), Err(()), Err(()), Ok(201)]);
         let recorder = sender.recorder(source("c"));
         let begin = clock.instant();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn recording_never_waits_and_drops_what_is_too_much() {
+    async fn recording_never_waits_and_a_full_queue_drops_events() {
         let (sender, seen, _keeper, _) = start(vec![]);
         let recorder = sender.recorder(source("c"));
         for n in 0..QUEUE * 2 {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_lead_sends_nothing() {
+    async fn a_process_that_is_not_the_leader_sends_no_events() {
         let (sender, seen, keeper, _) = start(vec![]);
         keeper.close();
         sender.recorder(source("c")).event(&replica_set(), EventType::Normal, "A", "x".to_owned());
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_a_message_that_is_too_long_the_beginning_is_sent() {
+    async fn a_message_that_is_too_long_is_cut_off() {
         let (sender, seen, _keeper, _) = start(vec![]);
         let whole = "\u{e9}".repeat(MESSAGE / 2);
         for message in [whole.clone(), format!("{whole}x"), "\u{e9}".repeat(1 << 20)] {
@@ -454,13 +454,13 @@ mod tests {
         let messages: Vec<String> =
             seen.lock().iter().map(|(_, body)| body["message"].as_str().unwrap().to_owned()).collect();
         assert_eq!(messages[0], whole);
-        // The two others are alike once they are cut: a repeat.
+        // The other two messages are equal after the cut, so the second one is a repeat.
         assert_eq!((messages.len(), messages[1].len()), (3, MESSAGE - 1));
         assert!(messages[1].ends_with("\u{e9}...") && messages[2] == messages[1]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn events_about_cluster_scoped_objects_live_in_default() {
+    async fn events_about_cluster_scoped_objects_are_in_default() {
         let (sender, seen, _keeper, _) = start(vec![]);
         let node =
             ObjectRef { namespace: Text::new(""), uid: Uid::new(""), version: Version::UNKNOWN, ..replica_set() };

@@ -1,17 +1,19 @@
-//! A cache of the objects that carry a label, which does not lose its objects when they lose the label.
+//! A cache of labelled objects, which keeps its objects when they lose the label.
 //!
-//! The server delivers the objects with the label and no others. To such a watch, an object from which somebody takes the label away
-//! looks deleted: it comes as `DELETED`, in its last state with the label. This sink finds out which of the two has happened:
+//! The server delivers only objects with the label. To such a watch, an object whose label is removed looks deleted: it
+//! arrives as `DELETED`, in its last state with the label. This sink finds out which of the two has happened:
 //!
-//! - A deleted Pod has a deletion timestamp in its last state, because the server stores the timestamp before it removes the Pod. An
-//!   object that disappears without a deletion timestamp is read once.
-//! - During that read, the object stays in the cache as it was. Its owner sees a cache that lags, and not a missing child.
-//! - An object that still exists is *hidden*. It stays in the cache in the state that was read, and its owner decides about it as about
-//!   any other: it releases the object, or gives it the label back. It is read again, at growing intervals, until the watch shows it
-//!   again, it is gone, or it does not concern this process any more ([`Object::keep`]).
-//! - An object that is hidden when the process starts is unknown. Whoever finds one hands it over ([`SinkInformer::show_hidden`]).
+//! - A deleted Pod has a deletion timestamp in its last state, because the server stores the timestamp before it removes the
+//!   Pod. An object that disappears without a deletion timestamp is read once.
+//! - During that read, the object stays in the cache unchanged. Its owner sees a cache that lags, not a missing child.
+//! - An object that still exists is *hidden*. It stays in the cache in the state that was read, and its owner treats it like
+//!   any other object: the owner releases it, or restores the label. The object is read again, at growing intervals, until
+//!   the watch shows it again, it is gone, or it does not concern this process any more ([`Object::keep`]).
+//! - An object that is hidden when the process starts is unknown. Code that finds such an object passes it to
+//!   [`SinkInformer::show_hidden`].
 //!
-//! What was read never raises the version of the cache, which is the version that the watch has reached. Objects never go back in time.
+//! A read never raises the version of the cache, which is the version that the watch has reached. The version of an object
+//! never decreases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,27 +40,27 @@ use crate::{
     store::{Entry, Origin, Store},
 };
 
-/// How many objects are read at the same time.
+/// Maximum number of concurrent reads.
 const IN_FLIGHT: usize = 8;
-/// The time before a hidden object is read again, or a failed read is tried again. It doubles each time.
+/// Pause before a hidden object is read again, or a failed read is retried. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest such time, as long as there are few hidden objects.
+/// Upper limit of the pause while there are few hidden objects.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// The least such time for each hidden object: many of them together are read again ten times a second.
+/// Lower limit of the pause per hidden object: many hidden objects together are read ten times a second.
 const PAUSE_PER_OBJECT: Duration = Duration::from_millis(100);
 
 /// A sink that keeps whole objects in a store.
 pub trait StoreSink: Sink<Set = Vec<Entry<<Self as Sink>::Object>>> {
-    /// The store.
+    /// Returns the store with the objects.
     fn store(&self) -> &Arc<Store<Self::Object>>;
-    /// Puts in an object that was read beside the watch. The version of the store stays as it is.
+    /// Adds or updates an object that was read outside the watch. The version of the store stays unchanged.
     fn put_read(&self, entry: Entry<Self::Object>);
 }
 
-/// An informer that watches the objects with one label and keeps hold of its own objects that lose it.
+/// An informer that watches the objects with one label and keeps its objects when they lose the label.
 pub type FilteredInformer<K> = SinkInformer<Filtered<Cached<K>>>;
 
-/// A sink behind a label selector.
+/// A sink for the objects with one label, which adds the handling of hidden objects to the sink `S`.
 pub struct Filtered<S> {
     shared: Arc<Shared<S>>,
     reader: JoinHandle<()>,
@@ -68,9 +70,9 @@ struct Shared<S> {
     sink: S,
     label: &'static str,
     clock: Clock,
-    /// Locked during every change of the sink, because the watch and the reads change it.
+    /// Locked during every change of the sink, because both the watch and the reads change it.
     hidden: Mutex<Hidden>,
-    /// Wakes the reader.
+    /// Wakes the task that reads hidden objects.
     due: Notify,
 }
 
@@ -78,25 +80,25 @@ struct Shared<S> {
 struct Hidden {
     metrics: HiddenMetrics,
     objects: BTreeMap<Key, HiddenObject>,
-    /// The objects that are to be read, by [`HiddenObject::due`].
+    /// Objects with a scheduled read, ordered by [`HiddenObject::due`].
     schedule: BTreeSet<(Instant, Key)>,
-    /// The number of the newest [`HiddenObject::question`].
+    /// Number of the newest scheduled read, for [`HiddenObject::question`].
     questions: u64,
 }
 
 struct HiddenObject {
     uid: Uid,
-    /// When it is read; `None` during the read.
+    /// When the object is read next; `None` during the read.
     due: Option<Instant>,
     pause: Duration,
-    /// An answer that is older than this is ignored.
+    /// Version that an answer must have reached; an older answer is ignored.
     since: Version,
-    /// Changes when a read that is under way may be too old. Its answer is then ignored.
+    /// Number of the scheduled read. A new number invalidates the read in flight, whose answer is then ignored.
     question: u64,
 }
 
 impl Hidden {
-    /// Adds an object that is to be read at that time, as it is at `since` or later.
+    /// Adds an object that is read at `due`. An answer older than `since` is ignored.
     fn insert(&mut self, object: &Meta, since: Version, due: Instant) {
         let key = object.key();
         self.remove(&key);
@@ -113,7 +115,7 @@ impl Hidden {
         self.metrics.hidden(self.objects.len());
     }
 
-    /// Has an object read at that time. The answer to a read that is under way is ignored.
+    /// Schedules the read of an object at `due`. The answer to a read in flight is then ignored.
     fn read_at(&mut self, key: &Key, due: Instant) {
         let Some(object) = self.objects.get_mut(key) else { return };
         self.questions += 1;
@@ -124,7 +126,7 @@ impl Hidden {
         self.schedule.insert((due, key.clone()));
     }
 
-    /// Has an object read again later.
+    /// Schedules the next read of an object after its pause, and doubles the pause.
     fn put_off(&mut self, key: &Key, now: Instant) {
         let least = PAUSE_PER_OBJECT.saturating_mul(u32::try_from(self.objects.len()).unwrap_or(u32::MAX));
         let Some(object) = self.objects.get_mut(key) else { return };
@@ -133,7 +135,7 @@ impl Hidden {
         self.read_at(key, now + pause);
     }
 
-    /// The objects to read now, each with its question; if there are none, when the next one is due.
+    /// Returns the objects to read now, each with the number of its read; if there are none, the time of the next read.
     fn take_due(&mut self, now: Instant) -> Result<Vec<(Key, u64)>, Option<Instant>> {
         let mut taken = Vec::new();
         while taken.len() < IN_FLIGHT
@@ -155,7 +157,8 @@ impl<S> Drop for Filtered<S> {
 }
 
 impl<S: StoreSink> Filtered<S> {
-    /// Puts a sink behind the selector of a label. Needs a runtime, in which it reads the objects that the watch does not show.
+    /// Wraps `sink` for the objects that have a label with the key `label`. Must be called within a tokio runtime, because it
+    /// spawns the task that reads hidden objects.
     pub fn new(api: &Api, metrics: HiddenMetrics, label: &'static str, sink: S) -> Self {
         let hidden = Hidden { metrics, objects: BTreeMap::new(), schedule: BTreeSet::new(), questions: 0 };
         let (clock, hidden, due) = (api.clock().clone(), Mutex::new(hidden), Notify::new());
@@ -167,7 +170,7 @@ impl<S: StoreSink> Filtered<S> {
 }
 
 impl<S: StoreSink> SinkInformer<Filtered<S>> {
-    /// Starts listing and watching the objects that have a label of that key.
+    /// Starts to list and watch the objects that have a label with the key `label`.
     pub fn follow_labelled(api: Api, config: Config, label: &'static str, sink: S) -> Self {
         let config = Config { labels: label.to_owned(), ..config };
         let metrics = HiddenMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
@@ -175,13 +178,13 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
         Self::follow(api, config, filtered)
     }
 
-    /// The cache.
+    /// Returns the store with all objects, hidden ones included.
     pub fn store(&self) -> &Arc<Store<S::Object>> {
         self.sink.shared.sink.store()
     }
 
-    /// Reads an object again if it is hidden. To be called after a write to an object that may be hidden: the watch does not show
-    /// the write.
+    /// Reads an object again if it is hidden. Call this after a write to such an object, because the watch does not show the
+    /// write.
     pub fn read_again(&self, object: &Meta) {
         let shared = &self.sink.shared;
         let mut hidden = shared.hidden.lock();
@@ -192,7 +195,7 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
         }
     }
 
-    /// Puts a hidden object into the cache that was found by other means than the watch. One that has the label is left to the watch.
+    /// Adds a hidden object that was found by other means than the watch. An object with the label is left to the watch.
     pub fn show_hidden(&self, mut object: S::Object) {
         let shared = &self.sink.shared;
         object.trim();
@@ -230,15 +233,15 @@ impl<S: StoreSink> Shared<S> {
         }
     }
 
-    /// Reads an object and finds out what became of it.
+    /// Reads an object, and updates the cache and the schedule: the object is visible, hidden, foreign or gone.
     async fn settle(&self, api: &Api, key: &Key, question: u64) {
         let answer = Self::read(api, key).await;
         let mut hidden = self.hidden.lock();
-        // Otherwise the watch has brought something newer meanwhile, or the object is to be read once more.
+        // The number differs if the watch has brought a newer state meanwhile, or if another read is scheduled.
         let Some(known) = hidden.objects.get(key).filter(|known| known.question == question) else { return };
         let page = answer.and_then(|page| {
             let is_new = page.version >= known.since;
-            is_new.then_some(page).ok_or_else(|| format!("an older version than {}", known.since))
+            is_new.then_some(page).ok_or_else(|| format!("the list is older than version {}", known.since))
         });
         let result = match page {
             Err(error) => {
@@ -272,8 +275,8 @@ impl<S: StoreSink> Shared<S> {
         hidden.metrics.read(result);
     }
 
-    /// Reads an object, and returns the version at which it was so or was missing. This is a list of one: it states the version, and
-    /// upstream's role for DaemonSets has no right to get Pods.
+    /// Requests an object as a list of one. A list states its version even if the object is missing, and upstream's role for
+    /// DaemonSets does not include the right to get Pods.
     async fn read(api: &Api, key: &Key) -> Result<Page<S::Object>, String> {
         let query = format!("fieldSelector={}", escape(&format!("metadata.name={}", key.name)));
         let call = Call::list(S::Object::RESOURCE, &key.namespace, &query, accept::<S::Object>(api));
@@ -281,9 +284,9 @@ impl<S: StoreSink> Shared<S> {
         frames::read_page::<S::Object>(format, &body)
     }
 
-    /// Takes an object out of the cache. The version of the cache stays as it is.
+    /// Removes an object from the cache. The version of the cache stays unchanged.
     fn remove(&self, key: &Key) {
-        // The version that was read may be newer than that of the watch.
+        // The version of the cached object may be newer than the version that the watch has reached.
         let unversioned = |cached: &Meta| Meta { resource_version: Version::UNKNOWN, ..cached.clone() };
         if let Some(last) = self.sink.store().peek(&key.namespace, &key.name, unversioned) {
             self.sink.gone(&last);
@@ -303,7 +306,7 @@ impl<S: StoreSink> Sink for Filtered<S> {
         self.shared.sink.include(set, entry, origin);
     }
 
-    /// Objects that the set lacks may be hidden: they stay in the cache until they are read.
+    /// Completes the set, but keeps the cached objects that it lacks: they may be hidden, and are read first.
     fn complete(&self, mut set: Self::Set, version: Version, origin: Origin) {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
@@ -337,7 +340,7 @@ impl<S: StoreSink> Sink for Filtered<S> {
     fn foreign(&self, head: &Head<'_>) {
         let mut hidden = self.shared.hidden.lock();
         self.shared.sink.foreign(head);
-        // A newer state of it may have been read.
+        // The sink keeps the object if a read has brought a newer state.
         let is_out = self.shared.sink.store().peek(head.namespace(), head.name(), |_| ()).is_none();
         if !hidden.objects.is_empty() && is_out {
             hidden.remove(&Key::new(head.namespace(), head.name()));

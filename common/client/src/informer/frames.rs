@@ -1,4 +1,4 @@
-//! The frames of a watch and the pages of a list, in either format, read into projections.
+//! Decodes the frames of a watch and the pages of a list, in JSON or protobuf, into projections.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -17,22 +17,22 @@ use crate::{
 
 use super::Sink;
 
-/// One event of a watch.
+/// A decoded watch event.
 pub(super) enum Frame<'a, K> {
-    /// An object as it is now.
+    /// An added or changed object.
     Put { entry: Entry<K>, added: bool },
-    /// An object that does not concern this controller as it is now.
+    /// Head of an object that does not concern this controller, from an event of any type.
     Foreign { head: Head<'a>, added: bool },
-    /// The last state of an object that is gone.
+    /// Final state of a deleted object.
     Gone(Meta),
-    /// Everything up to this version has been sent; the first set is complete if `initial_end`.
+    /// The version up to which all events were sent. `initial_end` marks the end of a streaming list.
     Bookmark { version: Version, initial_end: bool },
-    /// The server ends the watch with an error.
+    /// An error with which the server ends the watch.
     Error(Status),
 }
 
 impl<K: Object> Frame<'_, K> {
-    /// Gives the event to a sink. An error of the server changes no sink.
+    /// Passes the event to `sink`. An error event changes nothing.
     pub(super) fn apply<S: Sink<Object = K>>(self, sink: &S) {
         match self {
             Self::Put { entry, .. } => sink.put(entry),
@@ -44,17 +44,17 @@ impl<K: Object> Frame<'_, K> {
     }
 }
 
-/// Reads a frame of a watch and gives its event to a sink.
+/// Decodes a watch frame and passes its event to `sink`.
 ///
-/// The informer does the same with each frame. It is public so that tests can measure what an event costs.
+/// The informer does the same with each frame. The function is public so that tests can measure the cost of an event.
 ///
 /// # Errors
-/// If the frame is no watch event, or an object in it has not even metadata.
+/// If the frame is not a watch event, or the metadata of its object cannot be read.
 pub fn apply_frame<S: Sink>(sink: &S, format: Format, frame: &[u8]) -> Result<(), String> {
     read::<S::Object>(format, frame).map(|event| event.apply(sink))
 }
 
-/// The annotation of the bookmark that ends the first set of a streaming list.
+/// Annotation of the bookmark that ends the first set of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 #[derive(Deserialize)]
@@ -65,10 +65,10 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
-/// Reads one frame.
+/// Decodes one frame.
 ///
 /// # Errors
-/// If it is no watch event, or an object in it has not even metadata.
+/// If the frame is not a watch event, or the metadata of its object cannot be read.
 pub(super) fn read<K: Object>(format: Format, frame: &[u8]) -> Result<Frame<'_, K>, String> {
     match format {
         Format::Json => {
@@ -76,7 +76,7 @@ pub(super) fn read<K: Object>(format: Format, frame: &[u8]) -> Result<Frame<'_, 
             let (kind, object) = match split(text) {
                 Some(parts) => parts,
                 None => {
-                    let line: Line<'_> = serde_json::from_str(text).map_err(|e| format!("no watch event: {e}"))?;
+                    let line: Line<'_> = serde_json::from_str(text).map_err(|e| format!("not a watch event: {e}"))?;
                     (line.kind, line.object.get())
                 }
             };
@@ -85,14 +85,14 @@ pub(super) fn read<K: Object>(format: Format, frame: &[u8]) -> Result<Frame<'_, 
                 kind => event(kind, Encoded::Json(object)),
             }
         }
-        Format::Protobuf => match WatchEvent::read(frame).map_err(|e| format!("no watch event: {e}"))? {
+        Format::Protobuf => match WatchEvent::read(frame).map_err(|e| format!("not a watch event: {e}"))? {
             WatchEvent { kind: "ERROR", object } => Ok(Frame::Error(Status::of_message(object))),
             WatchEvent { kind, object } => event(kind, message::<K>(object)?),
         },
     }
 }
 
-/// Reads an event with an object.
+/// Decodes the object in an event of type `kind`.
 fn event<'a, K: Object>(kind: &str, object: Encoded<'a>) -> Result<Frame<'a, K>, String> {
     match kind {
         "ADDED" | "MODIFIED" => {
@@ -104,10 +104,10 @@ fn event<'a, K: Object>(kind: &str, object: Encoded<'a>) -> Result<Frame<'a, K>,
         }
         "DELETED" => match object.foreign_head::<K>() {
             Some(head) => Ok(Frame::Foreign { head, added: false }),
-            None => Ok(Frame::Gone(object.metadata().map_err(|e| format!("no metadata: {e}"))?)),
+            None => Ok(Frame::Gone(object.metadata().map_err(|e| format!("no readable metadata: {e}"))?)),
         },
         "BOOKMARK" => {
-            let meta: Meta = object.metadata().map_err(|e| format!("no metadata: {e}"))?;
+            let meta: Meta = object.metadata().map_err(|e| format!("no readable metadata: {e}"))?;
             let initial_end = meta.annotations.get(INITIAL_EVENTS_END) == Some("true");
             Ok(Frame::Bookmark { version: meta.resource_version, initial_end })
         }
@@ -115,22 +115,23 @@ fn event<'a, K: Object>(kind: &str, object: Encoded<'a>) -> Result<Frame<'a, K>,
     }
 }
 
-/// The object in an envelope, which must be of the kind that is read: another one may fit by chance.
+/// Returns the object in an envelope if it is of the kind of `K`; an object of another kind might decode by chance.
 fn message<K: Object>(envelope: Envelope<'_>) -> Result<Encoded<'_>, String> {
     if is_of::<K>(envelope.api_version, envelope.kind) {
         Ok(Encoded::Protobuf(envelope.object))
     } else {
-        Err(format!("an object of kind {:?} in {:?}", envelope.kind, envelope.api_version))
+        Err(format!("unexpected object of kind {:?} in {:?}", envelope.kind, envelope.api_version))
     }
 }
 
-/// Whether `K` is read from objects of that kind.
+/// Whether `K` is the projection of objects of this API version and kind.
 fn is_of<K: Object>(api_version: &str, kind: &str) -> bool {
     let is_any_kind = K::PROTOBUF.is_some_and(|message| std::ptr::eq(message, &raw const messages::OBJECT));
     if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind && is_in(api_version, K::RESOURCE) }
 }
 
-/// Takes a line apart that looks as every server writes it, without looking through the object twice.
+/// Splits a line of the usual form into event type and object, without parsing the object. Returns `None` for a line of
+/// another form.
 fn split(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let rest = text.strip_prefix("{\"type\":\"")?;
     let (kind, rest) = rest.split_once('"')?;
@@ -145,18 +146,18 @@ fn entry<K: Object>(object: Encoded<'_>) -> Result<Entry<K>, String> {
             tracing::warn!(resource = %K::RESOURCE, key = %bad.meta.key(), err = %bad.error, "Object cannot be read");
             Ok(Entry::Bad(bad))
         }
-        Err(DecodeError::Nameless(error)) => Err(format!("object without metadata: {error}")),
+        Err(DecodeError::Nameless(error)) => Err(format!("object without readable metadata: {error}")),
     }
 }
 
-/// A page of a list.
+/// A decoded page of a list.
 pub(super) struct Page<K> {
     pub(super) version: Version,
-    /// Token that the request for the next page carries; empty on the last page.
+    /// Continue token for the next page; empty on the last page.
     pub(super) next: String,
-    /// The objects that may concern this controller.
+    /// Objects that may concern this controller.
     pub(super) items: Vec<Entry<K>>,
-    /// How many others there are.
+    /// Number of the other objects.
     pub(super) foreign: usize,
 }
 
@@ -168,16 +169,16 @@ struct ListMeta {
     next: Option<String>,
 }
 
-/// Whether a resource is of that group and version.
+/// Whether `api_version` is the group and version of `resource`.
 fn is_in(api_version: &str, resource: Resource) -> bool {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     (group, version) == (resource.group, resource.version)
 }
 
-/// Reads a page of a list, item by item.
+/// Decodes a page of a list, item by item.
 ///
 /// # Errors
-/// If it is no list, or an item has not even metadata.
+/// If the body is not a list, or the metadata of an item cannot be read.
 pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K>, String> {
     #[derive(Deserialize)]
     #[serde(expecting = "a list of objects", bound = "K: Object")]
@@ -188,7 +189,7 @@ pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K
         items: Items<K>,
     }
 
-    let no_list = |error: &dyn std::fmt::Display| format!("no list: {error}");
+    let no_list = |error: &dyn std::fmt::Display| format!("not a list: {error}");
     let (metadata, items) = match format {
         Format::Json => {
             let list = List::deserialize(&mut serde_json::Deserializer::from_slice(body)).map_err(|e| no_list(&e))?;
@@ -197,7 +198,7 @@ pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K
         Format::Protobuf => {
             let mut list = wire::List::read(body).map_err(|e| no_list(&e))?;
             if !list.kind.strip_suffix("List").is_some_and(|kind| is_of::<K>(list.api_version, kind)) {
-                return Err(format!("no list of {}, but {:?}", K::RESOURCE, list.kind));
+                return Err(format!("not a list of {}, but {:?}", K::RESOURCE, list.kind));
             }
             let metadata = wire::read(&messages::LIST_META, list.metadata).map_err(|e| no_list(&e))?;
             let mut items = Items::default();
@@ -211,11 +212,11 @@ pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K
     Ok(Page { version, next: next.unwrap_or_default(), items: items.concerning, foreign: items.foreign })
 }
 
-/// The items of a list.
+/// The decoded items of a list.
 struct Items<K> {
-    /// Those that may concern this controller.
+    /// Objects that may concern this controller.
     concerning: Vec<Entry<K>>,
-    /// How many others there are.
+    /// Number of the other objects.
     foreign: usize,
 }
 
@@ -236,7 +237,7 @@ impl<K: Object> Items<K> {
     }
 }
 
-/// Reads the items of a list in JSON.
+/// Deserializes the items of a JSON list.
 fn items<'de, K: Object, D: Deserializer<'de>>(deserializer: D) -> Result<Items<K>, D::Error> {
     let mut items = Items::default();
     each_item(deserializer, |item: &'de RawValue| items.add(Encoded::Json(item.get())))?;

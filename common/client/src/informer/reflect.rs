@@ -1,4 +1,4 @@
-//! The loop behind an informer: full sets, watches, and what comes after each.
+//! The list-and-watch loop of an informer: reads full sets, follows watches, and chooses the next step.
 
 mod set;
 
@@ -23,34 +23,35 @@ use super::{
     frames::{self, Frame},
 };
 
-/// Back-off of a failing list or watch. Upstream: reflector.go, 800ms doubled up to 30s, each lengthened by up to itself.
+/// First back-off of a failing list or watch. It doubles up to [`BACKOFF_MAX`], and jitter adds up to 100 %. Upstream:
+/// reflector.go.
 const BACKOFF_BASE: Duration = Duration::from_millis(800);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// How long the API server may be unreachable before it is said again.
+/// Interval between warnings about a list or watch that keeps failing.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
-/// A watch that ends sooner than this without an event is a failure, not an end.
+/// A watch that ends within this time and without an event counts as a failure.
 const VERY_SHORT: Duration = Duration::from_secs(1);
-/// How long a standby's cache is given to show that it has caught up before a full set is read anew.
+/// How long the watch may take to deliver a required version before a full set is read instead.
 const CATCH_UP: Duration = Duration::from_millis(250);
-/// Longer than any watch is asked to last.
+/// A time longer than the requested duration of any watch.
 const WHOLE_WATCH: Duration = Duration::from_mins(11);
-/// How many lines are handled before other tasks get a turn.
+/// Number of lines after which the task yields to other tasks.
 const TURN: u32 = 64;
-/// What asks for whole objects as JSON.
+/// `Accept` header for whole objects in JSON.
 pub const JSON: &str = "application/json";
-/// What asks for whole objects as protobuf, and for JSON where a server has no other.
+/// `Accept` header for whole objects in protobuf, or in JSON if the server does not support protobuf.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
-/// What asks for the metadata of an object only, or of a list; or else for whole objects, where a server knows
-/// nothing else. Upstream: client-go `metadata`, `defaultClientConfig`.
+/// `Accept` header for the metadata of objects only, or for whole objects if the server does not support that. Upstream:
+/// client-go `metadata`, `defaultClientConfig`.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// The same, with protobuf first.
+/// `Accept` header for the metadata of objects only, in protobuf if the server supports it.
 const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const PROTOBUF_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// What asks for whole objects that are read as `K`.
+/// Returns the `Accept` header for whole objects of the projection `K`.
 pub(super) fn accept<K: Object>(api: &Api) -> &'static str {
     if prefers_protobuf::<K>(api) { PROTOBUF } else { JSON }
 }
@@ -59,17 +60,18 @@ fn prefers_protobuf<K: Object>(api: &Api) -> bool {
     K::PROTOBUF.is_some() && api.preferred_format() == Format::Protobuf
 }
 
-/// How a round ended, unless the server closed the watch, which is then resumed.
+/// Why a round of the loop ended, with the next step. If the server merely closed the watch, there is no `End`, and the watch
+/// is resumed.
 enum End {
-    /// Resume after a pause.
+    /// Resume the watch after a pause.
     Pause(String),
     /// Read a full set after a pause.
     Relist(String),
     /// Read a full set at once.
     RelistNow(String),
-    /// The version we stand on is no longer kept: read a full set after a pause.
+    /// The server no longer keeps the version of the sink: read a full set after a pause.
     Expired(String),
-    /// There is no streaming list this time: read a full set in pages, at once.
+    /// The streaming list failed: read a full set in pages, at once.
     NoStreaming(String),
 }
 
@@ -80,36 +82,36 @@ pub(super) struct Reflector<S> {
     sink: Arc<S>,
     shared: Arc<Shared>,
     counted: InformerMetrics,
-    /// Failures in a row.
+    /// Number of failures in a row, which sets the back-off.
     failures: u32,
     complained: Option<Instant>,
-    /// Whether the server has sent a bookmark on a watch yet.
+    /// Whether the server has ever sent a bookmark on a watch.
     bookmarks: bool,
-    /// How many watches in a row were resumed because they brought nothing.
+    /// Number of watches in a row that were resumed because they were silent.
     silences: u32,
-    /// When the cache is next replayed.
+    /// When the cache is replayed next; `None` without a resync.
     resync_at: Option<Instant>,
-    /// The newest refresh request that has been met.
+    /// Number of the newest refresh request that was met.
     met: u64,
-    /// Whether the version we know is of no use to the server: the next full set is read without it.
+    /// Whether the next full set is requested without the known version, because the server rejected that version.
     forget_version: bool,
-    /// When the full set being read was asked for.
+    /// When the current full set was requested; `None` if the server may answer with an older state.
     asked: Option<Instant>,
-    /// Whether a full set is read next, or else the watch resumed.
+    /// Whether a full set is read next. Otherwise, the watch is resumed.
     wants_set: bool,
-    /// Whether that set is read in pages although the server may know streaming lists.
+    /// Whether the next full set is read in pages, without a streaming list.
     pages_next: bool,
-    /// How long the server asked to be left alone.
+    /// Minimum of the next pause, as requested by the server.
     told_to_wait: Duration,
-    /// When the first event of this wake-up was handled, and how many have been.
+    /// Start of the current wake-up with events, and the number of events handled in it.
     handled: Option<(Instant, u64)>,
-    /// A full set is being read.
+    /// The work that a read of a full set counts as, so that the process does not sleep.
     filling: Option<Work>,
 }
 
 impl<S: Sink> Reflector<S> {
     pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
-        // Several loops read one cache: its requests carry the name that upstream's shared informers have.
+        // Several loops share one cache. Its requests carry the user agent of upstream's shared informers.
         let selector = if config.fields.is_empty() { S::Object::FIELD_SELECTOR } else { &config.fields };
         let resource = config.resource.unwrap_or(S::Object::RESOURCE);
         let sampler = config.sampler.clone().filter(|sampler| sampler.samples(resource));
@@ -159,11 +161,12 @@ impl<S: Sink> Reflector<S> {
                     tracing::debug!(resource = %self.resource, why, "Reading a full set");
                 }
                 End::NoStreaming(why) => {
-                    tracing::info!(resource = %self.resource, why, "No streaming list this time, reading pages");
+                    tracing::info!(resource = %self.resource, why, "Streaming list failed, reading the list in pages");
                     self.pages_next = true;
                 }
             }
-            // Nothing is wrong with an expired version, but a server that says so again and again must not be asked without end.
+            // An expired version is no failure, but without a pause a server that reports one repeatedly would be asked
+            // without end.
             if !matches!(end, End::RelistNow(_) | End::NoStreaming(_)) {
                 self.pause().await;
             }
@@ -179,18 +182,18 @@ impl<S: Sink> Reflector<S> {
         clock.sleep(clock.jitter(step, 1.0).max(told)).await;
     }
 
-    /// The next pause is no shorter than the server says.
+    /// Sets the minimum of the next pause, up to [`MAX_RETRY_AFTER`].
     fn heed(&mut self, retry_after: Duration) {
         self.told_to_wait = retry_after.min(MAX_RETRY_AFTER);
     }
 
-    /// Heeds what the server says in an answer.
+    /// Applies the `Retry-After` of an answer to the next pause, and returns the answer.
     fn heeding<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
         self.heed(answer.as_ref().err().and_then(Error::retry_after).unwrap_or_default());
         answer
     }
 
-    /// Says what is wrong, once an interval.
+    /// Records a failure, and logs it as a warning at most once per [`COMPLAIN_EVERY`].
     fn complain(&mut self, why: &str) {
         let now = self.api.clock().instant();
         self.shared.failed(now, why);
@@ -202,7 +205,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Reads a list, or a page of it.
+    /// Requests a list, or a page of it.
     async fn list(&mut self, query: &str) -> Result<(Format, Bytes), Error> {
         let accept = match self.config.metadata_only {
             false => accept::<S::Object>(&self.api),
@@ -213,7 +216,7 @@ impl<S: Sink> Reflector<S> {
         self.heeding(answer)
     }
 
-    /// Opens a watch.
+    /// Opens a watch with the `Accept` header of the projection.
     async fn watch(&mut self, query: &str) -> Result<Frames, Error> {
         let accept = match self.config.metadata_only {
             false => accept::<S::Object>(&self.api),
@@ -224,7 +227,7 @@ impl<S: Sink> Reflector<S> {
         self.heeding(answer)
     }
 
-    /// The selectors, as query parameters with a leading `&`.
+    /// Returns the selectors as query parameters, each with a leading `&`.
     fn selectors(&self) -> String {
         let mut query = String::new();
         for (name, value) in [("labelSelector", &self.config.labels), ("fieldSelector", &self.config.fields)] {
@@ -235,12 +238,12 @@ impl<S: Sink> Reflector<S> {
         query
     }
 
-    /// How long the server is to keep a watch open, in seconds: [300, 600).
+    /// Returns the requested duration of a watch in seconds: a random number from 300 up to, but not including, 600.
     fn watch_seconds(&self) -> u64 {
         300 + self.api.clock().random_below(300) as u64
     }
 
-    /// What an error inside a watch means for the next round.
+    /// Returns the next step after an error event of a watch.
     fn refused(&mut self, failure: Status) -> End {
         let Status { code, reason, message, details, .. } = failure;
         self.heed(Duration::from_secs(details.retry_after_seconds.into()));
@@ -269,9 +272,9 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// How long the watch may bring nothing before it is resumed.
+    /// Returns how long the watch may deliver nothing before it is resumed.
     fn silence(&self) -> Duration {
-        // A server that sends no bookmarks may be silent for as long as the watch is open.
+        // Without bookmarks, silence for the whole duration of a watch is normal.
         if !self.bookmarks {
             return WHOLE_WATCH;
         }
@@ -293,7 +296,7 @@ impl<S: Sink> Reflector<S> {
             };
             let line = match self.line(&mut lines, silence, true).await {
                 Ok(Some(line)) => line,
-                // A watch that stays open is an answer, though it may bring nothing for minutes.
+                // A watch that stays open is a success, even if it delivers nothing for minutes.
                 Err(NoLine::Silent) if is_new => {
                     is_new = false;
                     (self.failures, self.complained) = (0, None);
@@ -305,16 +308,16 @@ impl<S: Sink> Reflector<S> {
                 }
                 Ok(None) => return Ok(()),
                 Err(NoLine::RefreshWanted) => continue,
-                // The answer to the next watch tells whether the server lives; the connection has its own pings.
+                // The next watch request shows whether the server works. The connection has its own pings.
                 Err(NoLine::Silent) => {
                     tracing::debug!(resource = %self.resource, seconds = silence.as_secs(), "Watch is silent, resuming");
                     self.silences = self.silences.saturating_add(1);
                     return Ok(());
                 }
-                // What broke is the connection, not our state: resume where we are. After a pause if that was in the middle of
-                // a line: it may be the line that breaks it.
+                // Only the connection broke, so the watch is resumed from the newest version. A break in the middle of a line
+                // leads to a pause first, because that line may be the cause.
                 Err(NoLine::Broken(error)) if seen > 0 && !lines.in_a_frame() => {
-                    tracing::debug!(resource = %self.resource, err = error, "Watch broke off, resuming");
+                    tracing::debug!(resource = %self.resource, err = error, "Connection of the watch broke, resuming");
                     return Ok(());
                 }
                 Err(NoLine::Broken(error)) => return Err(End::Pause(error)),
@@ -328,7 +331,7 @@ impl<S: Sink> Reflector<S> {
             let frame = match frames::read::<S::Object>(format, &line) {
                 Ok(Frame::Error(failure)) => return Err(self.refused(failure)),
                 Ok(frame) => frame,
-                Err(e) => return Err(End::Relist(format!("garbage on a watch: {e}"))),
+                Err(e) => return Err(End::Relist(format!("invalid event on a watch: {e}"))),
             };
             self.failures = 0;
             if self.handled.is_none() {
@@ -340,7 +343,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Shows an object to the sampler, if there is one for this resource.
+    /// Passes an added or changed object to the sampler, if there is a sampler for this resource.
     fn sample(&self, frame: &Frame<'_, S::Object>, format: Format, line: &[u8]) {
         if let (Some(sampler), Frame::Put { entry, .. }) = (&self.config.sampler, frame) {
             let now = self.handled.map_or_else(|| self.api.clock().instant(), |(since, _)| since);
@@ -348,14 +351,14 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Gives the sink what a line says.
+    /// Passes an event to the sink and counts it.
     fn handle(&mut self, frame: Frame<'_, S::Object>) {
         self.handled.get_or_insert_with(|| (self.api.clock().instant(), 0)).1 += 1;
         self.bookmarks |= matches!(frame, Frame::Bookmark { .. });
         frame.apply(&*self.sink);
     }
 
-    /// Nothing is left to be handled: notes what has been.
+    /// Reports the events handled since the last wait, because no further event has arrived.
     fn waits(&mut self) {
         let Some((since, events)) = self.handled.take() else { return };
         let clock = self.api.clock();
@@ -364,16 +367,16 @@ impl<S: Sink> Reflector<S> {
         self.api.pace().received();
     }
 
-    /// The next line, within `silence`; meanwhile the cache is replayed when that is due.
+    /// Returns the next line, or an error after `silence`. Replays the cache meanwhile when that is due.
     ///
-    /// With `refreshable`, a request for a fresh cache ends the wait ([`NoLine::RefreshWanted`]).
+    /// If `refreshable`, a refresh request ends the wait with [`NoLine::RefreshWanted`].
     async fn line(
         &mut self,
         lines: &mut Frames,
         silence: Duration,
         refreshable: bool,
     ) -> Result<Option<Bytes>, NoLine> {
-        // No timer is needed for a line that is there already.
+        // A line that has arrived already needs no timer.
         let is_refresh_wanted = refreshable && self.shared.refresh.borrow().number > self.met;
         if !is_refresh_wanted && let Some(line) = lines.next().now_or_never() {
             return line.map_err(|error| NoLine::Broken(error.to_string()));
@@ -397,8 +400,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Meets a request for a fresh cache: waits a moment for the watch to bring what is missing, and reads a full set if it
-    /// does not.
+    /// Meets a refresh request: waits briefly for the watch to deliver the missing events, or else asks for a full set.
     async fn answer_refresh(&mut self, lines: &mut Frames) -> Result<(), End> {
         let Refresh { number, until } = *self.shared.refresh.borrow();
         if number <= self.met {
@@ -410,15 +412,15 @@ impl<S: Sink> Reflector<S> {
             Until::Newest => {
                 let answer = self.list(&format!("limit=1{}", self.selectors())).await;
                 let (format, body) = answer.map_err(|e| End::Relist(format!("list: {e}")))?;
-                // A server that tells no version leaves but one way.
+                // If the list has no version, only a full set can meet the request.
                 let page = frames::read_page::<S::Object>(format, &body).ok().filter(|page| page.version.is_known());
-                page.ok_or_else(|| relist_now("the server tells no version"))?.version
+                page.ok_or_else(|| relist_now("the list has no version"))?.version
             }
         };
         let deadline = self.api.clock().instant() + CATCH_UP;
         while self.sink.version() < version {
             let Ok(line) = tokio::time::timeout_at(deadline, lines.next()).await else {
-                return Err(relist_now("the watch does not bring what must be seen"));
+                return Err(relist_now("the watch has not delivered the required version in time"));
             };
             let line = line.ok().flatten();
             match line.as_deref().map(|line| frames::read::<S::Object>(lines.format(), line)) {
@@ -432,12 +434,12 @@ impl<S: Sink> Reflector<S> {
         Ok(())
     }
 
-    /// Where the objects of a full set come from.
+    /// Returns the origin for the objects of a full set.
     fn origin(&self) -> Origin {
         if *self.shared.synced.borrow() { Origin::Relist } else { Origin::Initial }
     }
 
-    /// A full set that was asked for after refresh request `wanted` is complete.
+    /// Passes a complete full set to the sink. It meets the refresh requests up to number `wanted`.
     fn complete(&mut self, set: S::Set, version: Version, wanted: u64) {
         let origin = self.origin();
         self.give(|sink| sink.complete(set, version, origin));
@@ -458,7 +460,7 @@ impl<S: Sink> Reflector<S> {
         self.shared.synced.send_replace(true);
     }
 
-    /// Has the sink take over a change, and notes how long that took.
+    /// Applies a change to the sink, and measures how long that takes.
     fn give(&self, change: impl FnOnce(&S)) {
         let clock = self.api.clock();
         let began = clock.instant();
@@ -466,20 +468,20 @@ impl<S: Sink> Reflector<S> {
         self.counted.handled(clock.instant() - began);
     }
 
-    /// Replays the cache to the handlers.
+    /// Replays the cache to the handlers and schedules the next replay.
     fn resync(&mut self) {
         self.resync_at = self.config.resync.map(|d| self.api.clock().instant() + d);
         self.give(S::replay);
     }
 }
 
-/// Why no line came although the watch or the list has not ended.
+/// Why no line was returned although the stream has not ended.
 #[derive(Debug, thiserror::Error)]
 enum NoLine {
-    /// Nobody waited for it.
-    #[error("a fresh cache is asked for")]
+    /// A refresh request ended the wait.
+    #[error("a refresh of the cache was requested")]
     RefreshWanted,
-    #[error("no line came in time")]
+    #[error("no event arrived in time")]
     Silent,
     #[error("{0}")]
     Broken(String),

@@ -10,16 +10,16 @@ use crate::{
 
 use super::{Config, Handler, Informer};
 
-/// A cache of one kind with the handlers of its changes: a process opens one watch, however many of its loops read the cache.
+/// A cache of one kind with one watch, which any number of loops read. Each loop adds its own handlers.
 pub struct SharedInformer<K>(Informer<K>);
 
 impl<K: Object> SharedInformer<K> {
-    /// Starts watching.
+    /// Starts to list and watch, without any handler yet.
     pub fn start(api: Api, config: Config) -> Self {
         Self(Informer::start(api, config, Vec::new()))
     }
 
-    /// Calls `handler` with every cached object, as for a first list, and with every change from now on.
+    /// Adds a handler, and calls it at once with every cached object, as for a first list.
     pub fn add_handler(&self, handler: Handler<K>) {
         let mut handlers = self.0.sink.handlers.lock();
         for object in self.store().all() {
@@ -28,12 +28,12 @@ impl<K: Object> SharedInformer<K> {
         handlers.push(handler);
     }
 
-    /// The informer that keeps the cache up to date.
+    /// Returns the informer that keeps the cache up to date.
     pub fn informer(&self) -> &Informer<K> {
         &self.0
     }
 
-    /// The cached objects.
+    /// Returns the store with the cached objects.
     pub fn store(&self) -> &Arc<Store<K>> {
         self.0.store()
     }

@@ -1,4 +1,4 @@
-//! Where what an informer reads goes.
+//! The destination of the objects that an informer reads.
 
 use std::sync::Arc;
 
@@ -12,46 +12,46 @@ use crate::{
 
 use super::{Head, StoreSink};
 
-/// What keeps what an informer reads.
+/// Destination of the objects that an informer reads.
 ///
-/// [`Cached`] keeps whole objects. Who needs less of them, or keeps it anyway, implements this and saves the second copy.
-/// Calls come one after the other, from one task.
+/// [`Cached`] keeps whole objects. An implementation that needs less of them, or keeps them in another form anyway, avoids a
+/// second copy. All calls come from one task, one after the other.
 pub trait Sink: Send + Sync + 'static {
-    /// What is read of an object.
+    /// Projection into which each object is decoded.
     type Object: Object;
-    /// A full set while it is being read.
+    /// Collects a full set until it is complete.
     type Set: Send;
 
-    /// A full set begins. One that began before and was not completed is forgotten.
+    /// Begins a full set. An earlier one that was not completed is discarded.
     fn begin(&self) -> Self::Set;
-    /// An object of the full set, as it is at the version of the set.
+    /// Adds an object to a full set, in its state at the version of the set.
     fn include(&self, set: &mut Self::Set, entry: Entry<Self::Object>, origin: Origin);
-    /// The full set was read at `version`: what it does not include is gone.
+    /// Ends a full set that was read at `version`. Objects that it does not include are gone.
     fn complete(&self, set: Self::Set, version: Version, origin: Origin);
-    /// An object came or changed. A state older than what is known is ignored.
+    /// Adds or updates an object. A state older than the known one is ignored.
     fn put(&self, entry: Entry<Self::Object>);
-    /// An object came or changed that does not [concern](Object::CONCERNS) this controller.
+    /// Handles the event of an object that does not [concern](Object::CONCERNS) this controller.
     fn foreign(&self, head: &Head<'_>);
-    /// An object is gone; `last` is its final state.
+    /// Removes a deleted object; `last` is its final state.
     fn gone(&self, last: &Meta);
-    /// Everything up to this version has been seen.
+    /// Records that all events up to `version` were delivered.
     fn bookmark(&self, version: Version);
-    /// The newest version that was seen.
+    /// Returns the newest version seen.
     fn version(&self) -> Version;
-    /// How many objects there are.
+    /// Returns the number of objects in the sink.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Whether the sink has no object.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Tells of everything again.
+    /// Passes every object to the handlers again.
     fn replay(&self);
 }
 
-/// A reaction to a change. Must be quick: it computes keys and adds them to a queue.
+/// Function that is called with each change of a cache. It must be quick: it computes keys and adds them to a queue.
 pub type Handler<K> = Box<dyn Fn(&Event<K>, Origin) + Send + Sync>;
 
-/// The method `handle` of a watch as a handler.
+/// Returns a [`Handler`] that calls the method `handle` of `watch`.
 pub fn handler<W, K>(watch: &Arc<W>, handle: fn(&W, &Event<K>, Origin)) -> Handler<K>
 where
     W: Send + Sync + 'static,
@@ -61,19 +61,19 @@ where
     Box::new(move |event, origin| handle(&watch, event, origin))
 }
 
-/// A store, and those who hear of its changes.
+/// A store and the handlers of its changes.
 pub struct Cached<K> {
     pub(super) store: Arc<Store<K>>,
     pub(super) handlers: Mutex<Vec<Handler<K>>>,
 }
 
 impl<K: Object> Cached<K> {
-    /// Keeps objects in `store`, and calls `handlers` after each change, in their order.
+    /// Creates a sink that keeps objects in `store` and calls `handlers`, in order, after each change.
     pub fn new(store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
         Self { store, handlers: Mutex::new(handlers) }
     }
 
-    /// Changes the store, then tells of what that changed.
+    /// Changes the store, then calls the handlers with the resulting events.
     fn change(&self, origin: Origin, change: impl FnOnce(&Store<K>, &mut Vec<Event<K>>)) {
         let mut events = Vec::new();
         change(&self.store, &mut events);

@@ -32,7 +32,7 @@ impl Object for Thing {
     }
 }
 
-/// One scripted answer.
+/// An answer of the scripted server.
 enum Answer {
     /// A status with a JSON body.
     Json(u16, Value),
@@ -40,7 +40,7 @@ enum Answer {
     Stream(mpsc::UnboundedReceiver<Bytes>),
     /// The connection is refused.
     Refused,
-    /// Come back after so many seconds.
+    /// A 429 with a `Retry-After` of so many seconds.
     Busy(u64),
 }
 
@@ -94,7 +94,7 @@ impl Script {
         self.answers.lock().push_back(answer);
     }
 
-    /// Scripts a stream and gives the hand that feeds it.
+    /// Scripts a stream as the next answer, and returns the handle that feeds it.
     fn stream(&self) -> Feed {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.then(Answer::Stream(receiver));
@@ -105,7 +105,7 @@ impl Script {
         self.requests.lock().clone()
     }
 
-    /// Waits until `count` requests have come in all.
+    /// Waits until the server has received `count` requests in total.
     async fn asked(&self, count: usize) {
         while self.requests.lock().len() < count {
             self.asked.notified().await;
@@ -198,7 +198,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_fills_the_cache_at_its_end_and_goes_on_as_a_watch() {
+async fn a_streaming_list_fills_the_cache_at_its_end_and_continues_as_a_watch() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
@@ -206,7 +206,7 @@ async fn a_streaming_list_fills_the_cache_at_its_end_and_goes_on_as_a_watch() {
     feed.line("ADDED", &thing("a", 9));
     world.script.asked(1).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(!world.informer().is_synced(), "half a set is no set");
+    assert!(!world.informer().is_synced(), "an incomplete set does not count");
     feed.initial_end(10);
     world.informer().synced().await;
     world.saw(&["+b i", "+a i"]).await;
@@ -252,7 +252,7 @@ async fn a_process_sleeps_after_events_and_not_while_it_reads_a_set_or_awaits_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn caches_carry_the_name_of_upstreams_shared_informers() {
+async fn caches_use_the_user_agent_of_upstreams_shared_informers() {
     for (metadata_only, name) in [(false, "shared-informers"), (true, "metadata-informers")] {
         let mut world = World::new();
         let _feed = world.script.stream();
@@ -282,7 +282,7 @@ async fn a_watch_that_ends_is_resumed_from_the_newest_version_seen_without_a_lis
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_no_longer_kept_leads_to_a_set_no_older_than_ours() {
+async fn an_expired_version_leads_to_a_full_set_that_is_no_older() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
@@ -326,7 +326,7 @@ async fn a_server_without_streaming_lists_is_read_in_pages_of_one_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_of_a_version_no_longer_kept_leads_to_one_page_for_all() {
+async fn an_expired_continue_token_leads_to_a_list_in_one_page() {
     let mut world = World::new();
     world.script.then(Answer::Json(
         200,
@@ -342,7 +342,7 @@ async fn a_page_of_a_version_no_longer_kept_leads_to_one_page_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_is_asked_again_later_and_later() {
+async fn a_server_that_is_down_is_retried_with_a_growing_back_off() {
     let mut world = World::new();
     for _ in 0..4 {
         world.script.then(Answer::Refused);
@@ -362,7 +362,7 @@ async fn a_server_that_is_down_is_asked_again_later_and_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
+async fn a_busy_server_is_retried_after_the_wait_that_it_asks_for() {
     let mut world = World::new();
     world.script.then(Answer::Busy(20));
     let feed = world.script.stream();
@@ -378,19 +378,19 @@ async fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
     feed.line("ERROR", &busy);
     world.script.then(Answer::Busy(86_400));
     assert_eq!(asked_after(3).await, 50);
-    assert_eq!(asked_after(4).await, 110, "nobody is left alone for a day");
+    assert_eq!(asked_after(4).await, 110, "the wait is limited to a minute");
     assert!(!world.script.requests()[3].contains("sendInitialEvents"), "{:?}", world.script.requests());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_has_lost_touch_when_nothing_but_failures_came_for_longer_than_a_watch_may_be_silent() {
+async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
     feed.initial_end(10);
     feed.bookmark(11);
     world.informer().synced().await;
-    // A quiet cache is in touch.
+    // A quiet cache is not stale.
     tokio::time::sleep(Duration::from_secs(89)).await;
     assert_eq!(world.informer().lost_touch(), None);
     for _ in 0..30 {
@@ -399,12 +399,15 @@ async fn a_cache_has_lost_touch_when_nothing_but_failures_came_for_longer_than_a
     drop(feed);
     world.script.asked(2).await;
     tokio::time::sleep(Duration::from_secs(90)).await;
-    assert_eq!(world.informer().lost_touch(), None, "a short outage is none");
+    assert_eq!(world.informer().lost_touch(), None, "a short outage does not make the cache stale");
     tokio::time::sleep(Duration::from_secs(1)).await;
     let lost = world.informer().lost_touch().unwrap();
-    assert!(lost.starts_with("nothing heard of things for 9") && lost.contains("connection refused"), "{lost}");
+    assert!(
+        lost.starts_with("no list or watch of things has succeeded for 9") && lost.contains("connection refused"),
+        "{lost}"
+    );
     assert!(world.informer().is_synced());
-    // A watch that the server ends at once is no touch.
+    // A watch that the server ends at once is no success.
     world.script.answers.lock().clear();
     for _ in 0..3 {
         drop(world.script.stream());
@@ -413,7 +416,7 @@ async fn a_cache_has_lost_touch_when_nothing_but_failures_came_for_longer_than_a
     let asked = world.script.requests().len();
     world.script.asked(asked + 3).await;
     assert!(world.informer().lost_touch().is_some());
-    // It is back: in touch with the first word.
+    // The first event ends the staleness.
     again.bookmark(12);
     world.script.asked(asked + 4).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -421,7 +424,7 @@ async fn a_cache_has_lost_touch_when_nothing_but_failures_came_for_longer_than_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_stays_open_is_in_touch_though_it_brings_nothing() {
+async fn a_watch_that_stays_open_is_a_success_even_without_events() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
@@ -443,7 +446,7 @@ async fn a_watch_that_stays_open_is_in_touch_though_it_brings_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_into_the_cache_is_counted() {
+async fn objects_on_their_way_into_the_cache_are_counted() {
     let mut world = World::new();
     let metrics = Metrics::new();
     let feed = world.script.stream();
@@ -466,11 +469,11 @@ async fn what_is_on_its_way_into_the_cache_is_counted() {
     feed.line("MODIFIED", &thing("a", 1_234_000_000_000_000_011));
     world.saw(&["+a i", "+b i", "~a w"]).await;
     assert_eq!((value("informer_queued_items"), value("informer_store_resource_version")), ("0".into(), "11".into()));
-    assert_eq!(value("informer_processing_latency_seconds_count"), "2", "one for the set, one for the change");
+    assert_eq!(value("informer_processing_latency_seconds_count"), "2", "one for the full set, one for the change");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_without_an_end_is_not_read_for_ever() {
+async fn the_size_of_a_full_set_is_limited() {
     let page = json!({"metadata": {"resourceVersion": "7", "continue": "t"}, "items": [thing("a", 1)]});
     for streaming in [true, false] {
         let mut world = World::new();
@@ -486,13 +489,13 @@ async fn a_set_without_an_end_is_not_read_for_ever() {
         world.start(Config { streaming, longest: 1000, ..Config::default() });
         tokio::time::sleep(Duration::from_millis(500)).await;
         let error = world.informer().state().error.map(|(why, _)| why);
-        assert_eq!(error.as_deref(), Some("a set without an end"));
+        assert_eq!(error.as_deref(), Some("the list is longer than the limit"));
         assert!(!world.informer().is_synced() && world.script.requests().len() < 20);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_leads_to_a_full_set() {
+async fn an_invalid_event_leads_to_a_full_set() {
     for garbage in ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n"] {
         let mut world = World::new();
         let feed = world.script.stream();
@@ -511,7 +514,7 @@ async fn garbage_leads_to_a_full_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_line_is_a_broken_connection_which_is_resumed_after_a_pause() {
+async fn a_watch_that_breaks_in_the_middle_of_a_line_is_resumed_after_a_pause() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
@@ -531,7 +534,7 @@ async fn half_a_line_is_a_broken_connection_which_is_resumed_after_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_is_asked_for_one_again_the_next_time() {
+async fn a_streaming_list_that_failed_is_tried_again_for_the_next_full_set() {
     let refusals = [
         json!({"kind": "Status", "reason": "Invalid", "message": "sendInitialEvents is forbidden", "code": 422}),
         json!({"kind": "Status", "reason": "InternalError", "message": "not today", "code": 500}),
@@ -553,7 +556,7 @@ async fn a_server_without_streaming_lists_is_asked_for_one_again_the_next_time()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_that_is_closed_at_once_is_read_in_pages() {
+async fn a_streaming_list_that_is_closed_at_once_is_replaced_by_pages() {
     let mut world = World::new();
     drop(world.script.stream());
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "7"}, "items": [thing("a", 1)]})));
@@ -564,7 +567,7 @@ async fn a_streaming_list_that_is_closed_at_once_is_read_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_of_no_use_to_the_server_is_not_named_again_and_not_at_once() {
+async fn a_version_that_the_server_rejects_is_not_sent_again() {
     let too_large = json!({"code": 504, "reason": "Timeout", "message": "Too large resource version: 10, current: 3",
                            "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large"}]}});
     let expired = json!({"code": 410, "reason": "Expired", "message": "too old resource version"});
@@ -596,7 +599,7 @@ async fn a_version_that_is_of_no_use_to_the_server_is_not_named_again_and_not_at
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_keeps_no_version_is_asked_later_and_later() {
+async fn versions_that_expire_repeatedly_lead_to_a_growing_back_off() {
     let mut world = World::new();
     let start = world.clock.instant();
     for _ in 0..4 {
@@ -611,7 +614,7 @@ async fn a_server_that_keeps_no_version_is_asked_later_and_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_object_is_told_by_its_key_and_disturbs_nothing_else() {
+async fn an_unreadable_object_is_reported_with_its_key_and_affects_no_other() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
@@ -629,7 +632,7 @@ async fn an_unreadable_object_is_told_by_its_key_and_disturbs_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn catching_up_takes_the_watch_if_it_brings_the_version_and_a_full_set_if_not() {
+async fn catching_up_uses_the_watch_or_else_a_full_set() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
@@ -638,7 +641,7 @@ async fn catching_up_takes_the_watch_if_it_brings_the_version_and_a_full_set_if_
     world.informer().synced().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
 
-    // The watch is in time: no list.
+    // The watch delivers the version in time, so that no full set is read.
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "20"}, "items": []})));
     let caught_up = async {
         world.script.asked(2).await;
@@ -649,7 +652,7 @@ async fn catching_up_takes_the_watch_if_it_brings_the_version_and_a_full_set_if_
     assert_eq!(world.informer().version(), Version::parse("20"));
     assert_eq!(world.script.requests().len(), 2);
 
-    // The watch is silent: a full set, read now.
+    // The watch is silent, so that a full set is read at once.
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "30"}, "items": []})));
     let again = world.script.stream();
@@ -669,7 +672,7 @@ async fn catching_up_takes_the_watch_if_it_brings_the_version_and_a_full_set_if_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_read_after_the_moment_in_question_need_not_catch_up() {
+async fn a_cache_that_was_read_after_the_start_of_the_term_need_not_catch_up() {
     let mut world = World::new();
     let since = world.clock.instant();
     let feed = world.script.stream();
@@ -681,7 +684,7 @@ async fn a_cache_read_after_the_moment_in_question_need_not_catch_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_shows_what_a_predecessor_left_need_not_be_read_again() {
+async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
@@ -696,15 +699,15 @@ async fn a_cache_that_shows_what_a_predecessor_left_need_not_be_read_again() {
     };
     world.informer().catch_up(&after("{}")).await;
     world.informer().catch_up(&after(&format!(r#"{{"{}":"10"}}"#, Thing::RESOURCE))).await;
-    // It waits for the watch to bring the rest.
+    // Otherwise, the cache waits for the watch to deliver the rest.
     let behind = after(&format!(r#"{{"{}":"12"}}"#, Thing::RESOURCE));
-    let news = async {
+    let late_event = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         feed.line("MODIFIED", &thing("a", 12));
     };
-    tokio::join!(world.informer().catch_up(&behind), news);
+    tokio::join!(world.informer().catch_up(&behind), late_event);
     assert_eq!(world.script.requests().len(), 1, "no request was needed");
-    // A version that does not come, as after the server's data was restored, is not waited for.
+    // A version that never arrives, as after a restore of the server's data, leads to a full set.
     let again = world.script.stream();
     again.line("ADDED", &thing("a", 12));
     again.initial_end(13);
@@ -723,7 +726,7 @@ async fn the_cache_is_replayed_at_its_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cache_is_replayed_when_somebody_asks() {
+async fn the_cache_is_replayed_on_request() {
     let mut world = World::new();
     let feed = world.script.stream();
     world.start(Config::default());
@@ -735,7 +738,7 @@ async fn the_cache_is_replayed_when_somebody_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_resumed_where_it_stands_and_ever_less_often() {
+async fn a_silent_watch_is_resumed_from_its_version_at_growing_intervals() {
     let mut world = World::new();
     let first = world.script.stream();
     world.start(Config::default());
@@ -751,19 +754,19 @@ async fn a_silent_watch_is_resumed_where_it_stands_and_ever_less_often() {
         resumed.push((world.clock.instant() - began).as_secs());
         assert_eq!(world.informer().lost_touch(), None);
     }
-    // The server may be silent that long while nothing happens; a minute and a half is no sign of anything.
+    // Silence of this length is normal for a quiet resource.
     assert_eq!(resumed, [150, 150 + 300, 150 + 300 + 600, 150 + 300 + 600 + 660]);
     for request in &world.script.requests()[1..] {
         assert!(request.contains("watch=true") && request.contains("resourceVersion=11&"), "{request}");
         assert!(!request.contains("sendInitialEvents"), "no full set is read: {request}");
     }
     assert_eq!(world.informer().state().error, None, "silence is no failure");
-    // A word, and it is as before.
+    // An event resets the interval.
     let last = feeds.last().unwrap();
     last.line("ADDED", &thing("a", 12));
     world.saw(&["+a w"]).await;
-    let heard = world.clock.instant();
+    let last_event = world.clock.instant();
     feeds.push(world.script.stream());
     world.script.asked(6).await;
-    assert_eq!((world.clock.instant() - heard).as_secs(), 150);
+    assert_eq!((world.clock.instant() - last_event).as_secs(), 150);
 }

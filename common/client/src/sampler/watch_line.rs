@@ -1,4 +1,4 @@
-//! The part of a watch event that names the writers of its object.
+//! The part of a watch event that the sampler reads: the metadata with `managedFields`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::{api::Format, json::Str, object::Encoded, wire::WatchEvent};
 
-/// The metadata of the object in a frame of a watch.
+/// Decodes the metadata of the object in a watch frame; `None` if that fails.
 pub(super) fn metadata(format: Format, frame: &[u8]) -> Option<Metadata<'_>> {
     match format {
         Format::Json => serde_json::from_slice(frame).ok().map(|line: WatchLine<'_>| line.object.metadata),
@@ -16,58 +16,58 @@ pub(super) fn metadata(format: Format, frame: &[u8]) -> Option<Metadata<'_>> {
     }
 }
 
-/// A line of a watch.
+/// A watch event in JSON.
 #[derive(Deserialize)]
 pub struct WatchLine<'a> {
-    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    /// Type of the event: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     #[serde(borrow, rename = "type")]
     pub kind: Str<'a>,
-    /// The object as the event shows it.
+    /// The object in the state that the event reports.
     #[serde(borrow)]
     pub object: Object<'a>,
 }
 
-/// The part of an object that shows its writers.
+/// An object of which only the metadata is read.
 #[derive(Deserialize)]
 pub struct Object<'a> {
-    /// Its metadata.
+    /// `metadata`, which includes the managed fields.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
 }
 
-/// Metadata of an object.
+/// The fields of `metadata` that identify an object and show its writers.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata<'a> {
-    /// Its name.
+    /// `metadata.name`.
     #[serde(borrow)]
     pub name: Str<'a>,
-    /// Its namespace; none for a cluster-scoped object.
+    /// `metadata.namespace`; `None` for a cluster-scoped object.
     #[serde(borrow)]
     pub namespace: Option<Str<'a>>,
-    /// Its labels.
+    /// `metadata.labels`; a value may be `null`.
     #[serde(borrow)]
     pub labels: Option<BTreeMap<String, Option<Str<'a>>>>,
-    /// Present once its deletion was requested.
+    /// `metadata.deletionTimestamp`; only its presence matters.
     pub deletion_timestamp: Option<IgnoredAny>,
-    /// The field managers of the object, each with its fields.
+    /// `metadata.managedFields`: one entry for each field manager and subresource.
     #[serde(borrow)]
     pub managed_fields: Vec<ManagedFields<'a>>,
 }
 
-/// The fields that one manager owns.
+/// An entry of `managedFields`.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedFields<'a> {
-    /// Name of the field manager.
+    /// Name of the field manager, such as `kube-controller-manager`.
     #[serde(borrow)]
     pub manager: Str<'a>,
-    /// Subresource that was written; none for the object itself.
+    /// Subresource that was written; `None` for the object itself.
     #[serde(borrow)]
     pub subresource: Option<Str<'a>>,
-    /// Time of the latest write.
+    /// Time of the manager's latest write, in whole seconds.
     pub time: Option<Timestamp>,
-    /// The fields that the manager owns.
+    /// Raw JSON of the set of fields that the manager owns.
     #[serde(borrow)]
     pub fields_v1: Option<&'a RawValue>,
 }

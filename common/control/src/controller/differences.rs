@@ -1,4 +1,4 @@
-//! Objects for which a shadow wants to write and nobody else does.
+//! Objects for which a shadow wants to write although the active controller does not.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// How long a shadow wants to write before that counts as a difference: the controller that does the work needs its time.
+/// How long a shadow must want to write before this counts as a difference. The active controller needs this time for its work.
 const DIFFERENCE_LASTS: Duration = Duration::from_secs(60);
 
-/// How many differences are counted and listed at most: each is decided again when it is counted.
+/// The most differences that are counted and listed. The limit bounds the work, since each key is decided again.
 const DIFFERENCES: usize = 100;
 
-/// Keys for which a shadow wants to write, and since when.
+/// Keys for which a shadow wants to write, each with the time at which this began.
 pub(super) struct Differences<K>(Mutex<BTreeMap<K, Instant>>);
 
 impl<K> Default for Differences<K> {
@@ -22,7 +22,7 @@ impl<K> Default for Differences<K> {
 }
 
 impl<K: Ord + Clone> Differences<K> {
-    /// Notes whether a shadow wants to write for a key.
+    /// Records whether a shadow wants to write for a key.
     pub(super) fn note(&self, key: &K, differs: bool, now: Instant) {
         if differs {
             self.0.lock().entry(key.clone()).or_insert(now);
@@ -31,12 +31,12 @@ impl<K: Ord + Clone> Differences<K> {
         }
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub(super) fn remove(&self, key: &K) {
         self.0.lock().remove(key);
     }
 
-    /// The keys for which a shadow has wanted to write for [`DIFFERENCE_LASTS`].
+    /// Returns the keys for which a shadow has wanted to write for at least [`DIFFERENCE_LASTS`].
     pub(super) fn lasting(&self, now: Instant) -> Vec<K> {
         let is_lasting = |since: &Instant| now.saturating_duration_since(*since) >= DIFFERENCE_LASTS;
         let differing = self.0.lock();

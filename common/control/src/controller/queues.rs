@@ -1,4 +1,4 @@
-//! The queues of loops: counted, and known to the pace of the process.
+//! Work queues with metrics, connected to the pace of the process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use crate::{
 };
 
 impl Context {
-    /// A work queue with the metrics of that name.
+    /// Creates a work queue with the metric label `name`. The queue is held until a loop opens it.
     pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
         let metrics = self.metrics.queue(name);
         let observer = Watching { metrics: metrics.clone(), timer: self.api.pace().timer() };
         let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
-        // Until a loop works on it.
+        // Workers open the queue when they start.
         queue.hold();
         let probed = queue.downgrade();
         self.metrics.before_scrape(move || {
@@ -29,7 +29,7 @@ impl Context {
     }
 }
 
-/// Counts what happens in a queue, and tells the pace of the process when its next key is due.
+/// Updates the metrics of a queue, and reports the time of the next delayed key to the pace of the process.
 struct Watching {
     metrics: QueueMetrics,
     timer: Timer,

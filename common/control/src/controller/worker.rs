@@ -1,4 +1,4 @@
-//! The workers of a loop: keys from the queue, one sync each.
+//! The workers of a loop. Each takes keys from the queue and runs one sync per key.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,12 +30,12 @@ use crate::{
     runtime::{Context, Running},
 };
 
-/// How many plans with actions are remembered for diagnostics.
+/// The most plans that are remembered for diagnostics.
 const RECENT: usize = 128;
-/// How many keys of a sort diagnostics list.
+/// The most keys that diagnostics list in each category.
 const LISTED: usize = 100;
 
-/// A controller at work.
+/// A running controller with its workers.
 pub struct Loop<C: Controller> {
     shared: Arc<Shared<C>>,
     workers: tokio::sync::Mutex<JoinSet<()>>,
@@ -53,13 +53,13 @@ struct Shared<C: Controller> {
     stale_skips: Option<Counters>,
     executor: Executor,
     prepared: tokio::sync::OnceCell<()>,
-    /// Keys that wait for a write of this process to appear in a cache.
+    /// Keys that wait until a cache shows a write of this process. The pace does not sleep meanwhile.
     awaiting: Mutex<BTreeMap<C::Key, Work>>,
-    /// What a shadow would do otherwise.
+    /// The keys for which a shadow wants to write.
     differences: Differences<C::Key>,
 }
 
-/// A plan that was decided lately.
+/// A remembered plan.
 struct Recent {
     at: Timestamp,
     key: String,
@@ -76,7 +76,7 @@ impl Recent {
 }
 
 impl<C: Controller> Loop<C> {
-    /// Starts `workers` workers. They wait for the gate and the caches themselves.
+    /// Starts `workers` workers, at least one. Each waits for the gate and for the caches before its first sync.
     pub fn start(
         name: &'static str,
         context: Context,
@@ -96,7 +96,7 @@ impl<C: Controller> Loop<C> {
         );
         let stale_skips = C::STALE_SYNC_SKIPS.map(|name| {
             let help =
-                "Syncs put off because a cache did not show this process's own writes yet, by the resource that lagged";
+                "Syncs postponed because a cache did not show this process's own writes yet, by the resource of the cache";
             context.metrics.counter(name, Stability::Alpha, help, &["group", "resource"])
         });
         let (closed, ledger) = (queue.clone(), controller.ledger().cloned());
@@ -121,19 +121,19 @@ impl<C: Controller> Loop<C> {
             shared.count_differences();
         }
         let mut set = JoinSet::new();
-        // A loop without a worker would be silently dead.
+        // Without a worker the loop would do nothing, and no error would show it.
         for _ in 0..workers.max(1) {
             set.spawn(Arc::clone(&shared).work());
         }
         Arc::new(Self { shared, workers: tokio::sync::Mutex::new(set) })
     }
 
-    /// The controller.
+    /// Returns the controller that this loop runs.
     pub fn controller(&self) -> &Arc<C> {
         &self.shared.controller
     }
 
-    /// The queue.
+    /// Returns the work queue of this loop.
     pub fn queue(&self) -> &Queue<C::Key> {
         &self.shared.queue
     }
@@ -158,7 +158,7 @@ impl<C: Controller> Shared<C> {
         }
     }
 
-    /// Waits for the permission to write and for caches that are as new as it.
+    /// Waits until this process leads, and until the caches are as new as its leadership. A shadow waits only for filled caches.
     async fn prepare(&self, shadow: bool) {
         let succession = if shadow { None } else { Some(self.context.gate.opened().await) };
         let _work = self.context.api.pace().work();
@@ -175,7 +175,7 @@ impl<C: Controller> Shared<C> {
         tracing::info!(logger = self.name, "Caches are synced");
     }
 
-    /// Runs one sync. `due` becomes the time at which the plan wants the key back, as soon as there is a plan.
+    /// Runs one sync. Sets `due` to the time at which the plan wants the key back, as soon as there is a plan.
     async fn sync(&self, key: &C::Key, shadow: bool, due: &mut Option<Instant>) {
         let (now, began) = (self.context.clock.now(), self.context.clock.instant());
         let result = match self.controller.observe(key, now) {
@@ -232,7 +232,7 @@ impl<C: Controller> Shared<C> {
                         self.retry(key, *due);
                     }
                     Retry::Forget => {
-                        tracing::debug!(logger = self.name, key = %key, err = %error, "Sync given up");
+                        tracing::debug!(logger = self.name, key = %key, err = %error, "Sync failed, not retrying");
                         self.queue.forget(key);
                         self.arm(key, *due);
                     }
@@ -264,7 +264,7 @@ impl<C: Controller> Shared<C> {
         }
     }
 
-    /// Brings the key back after its back-off, or when its plan is due if that is earlier.
+    /// Brings the key back after its back-off, or at `due` if that is earlier.
     fn retry(&self, key: &C::Key, due: Option<Instant>) {
         self.queue.add_rate_limited(key.clone());
         self.arm(key, due);
@@ -310,9 +310,9 @@ impl<C: Controller> Shared<C> {
         out
     }
 
-    /// Serves the number of lasting differences of a shadow.
+    /// Registers the gauge with the number of a shadow's differences.
     fn count_differences(self: &Arc<Self>) {
-        let help = "Objects for which a shadow has wanted to write for more than a minute while nobody else did, 100 at most, by loop.";
+        let help = "Objects for which a shadow has wanted to write for more than a minute while the active controller did not, 100 at most, by loop.";
         let gauge = self.context.metrics.gauge("nonet_shadow_differences", Stability::Alpha, help, &["name"]);
         let (gauge, shared) = (gauge.with(&[self.name]), Arc::downgrade(self));
         self.context.metrics.before_scrape(move || {
@@ -322,7 +322,7 @@ impl<C: Controller> Shared<C> {
         });
     }
 
-    /// The keys for which a shadow has wanted to write for longer than the controller that does the work takes, and still wants to.
+    /// Returns the differences of a shadow: keys for which it has wanted to write for a minute and still does.
     fn differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
         let keys = self.differences.lasting(clock.instant());
@@ -365,7 +365,7 @@ impl<C: Controller> Running for Loop<C> {
     fn explain(&self, key: Option<&str>) -> Value {
         if let Some(text) = key {
             return C::Key::parse(text)
-                .map_or_else(|| json!({"error": format!("{text:?} is no key")}), |key| self.shared.explain_key(&key));
+                .map_or_else(|| json!({"error": format!("bad key {text:?}")}), |key| self.shared.explain_key(&key));
         }
         let failing: Vec<C::Key> = self.shared.failures.lock().keys().take(LISTED).cloned().collect();
         let recent: Vec<Value> = self.shared.recent.lock().iter().rev().map(Recent::to_value).collect();
@@ -385,7 +385,8 @@ impl<C: Controller> Running for Loop<C> {
         Box::pin(async {
             self.shared.queue.close();
             let mut workers = self.workers.lock().await;
-            // Workers that still wait for the gate or a cache hold no key; without the gate nothing they do leaves the process.
+            // Workers that still wait for the gate or for a cache hold no key. With a closed gate no write can leave this
+            // process.
             if !self.shared.prepared.initialized() || !self.shared.context.gate.is_open() {
                 workers.abort_all();
             }
@@ -394,45 +395,45 @@ impl<C: Controller> Running for Loop<C> {
     }
 }
 
-/// A plan and the forecast of its requests.
+/// A plan with the forecast of its requests.
 pub struct Decision<C: Controller> {
-    /// The plan.
+    /// The controller's decision.
     pub plan: C::Plan,
     forecast: Forecast<C::Note>,
 }
 
 impl<C: Controller> Decision<C> {
-    /// Decides, and runs the sync against a server that grants everything.
+    /// Decides, and runs the sync against a server that grants every request.
     pub fn with_forecast(snapshot: &C::Snapshot, now: Timestamp) -> Self {
         let plan = C::decide(snapshot);
         let forecast = io::forecast(now, async |io| C::act(snapshot, &plan, io).await);
         Self { plan, forecast }
     }
 
-    /// The plan with its expected requests.
+    /// Describes the plan and its expected requests.
     pub fn explain(&self) -> Explanation {
         let mut actions = self.plan.actions();
         actions.extend(self.account().map(Account::lines).unwrap_or_default());
         Explanation { situation: self.plan.situation(), waiting: self.plan.waiting(), actions }
     }
 
-    /// Whether the sync sends requests, or its plan is worth remembering.
+    /// Whether the sync would send requests, or its plan is notable without any.
     pub fn acts(&self) -> bool {
         self.account().is_some() || self.plan.is_notable()
     }
 
-    /// See [`Explain::requeue_after`](super::Explain::requeue_after).
+    /// Returns the delay of [`Explain::requeue_after`](super::Explain::requeue_after).
     pub fn requeue_after(&self) -> Option<Duration> {
         self.plan.requeue_after()
     }
 
-    /// The account of the expected requests; `None` if the sync sends nothing.
+    /// Returns the account of the expected requests; `None` if the sync sends none.
     pub fn account(&self) -> Option<&Account> {
         self.forecast.account.as_ref()
     }
 }
 
-/// One sync of a controller.
+/// The object of one sync, for the executor.
 struct SyncOf<'a, C: Controller> {
     controller: &'a C,
     snapshot: &'a C::Snapshot,

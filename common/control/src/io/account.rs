@@ -1,4 +1,4 @@
-//! What a sync was expected to do, what it did, and why the two differ.
+//! The account of a sync: expected requests, sent requests, and the reasons for the differences.
 
 use std::{
     borrow::Cow,
@@ -14,33 +14,33 @@ use super::{
 };
 use crate::{explain::Lines, intern::Text, map::HashMap, object::Resource};
 
-/// The length of the reasons of an entry, in bytes, from which on no other is added.
+/// No reason is added to an entry whose reasons have reached this length, in bytes.
 const LONG: usize = 200;
-/// How many entries a finished account keeps. The others are counted.
+/// The most entries that a finished account keeps. Further entries are only counted.
 const KEPT: usize = 20;
 
-/// A request as an account names it.
+/// The description of a request in an account. Equal actions share an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Action {
-    /// The HTTP method.
+    /// HTTP method: `GET`, `POST`, `PATCH`, `PUT` or `DELETE`.
     pub method: &'static str,
-    /// What is done, such as `delete`.
+    /// The verb in explanations, such as `delete`.
     pub doing: &'static str,
-    /// Whether it writes.
+    /// Whether the request changes the object.
     pub writes: bool,
-    /// To which resource.
+    /// API resource of the object.
     pub resource: Resource,
-    /// The kind of the object in words.
+    /// Kind of the object in explanations.
     pub kind: &'static str,
-    /// In which namespace.
+    /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
-    /// To which object; for an object whose name the server completes, empty or what explanations show.
+    /// Name of the object. If the server completes the name: empty, or a name for explanations.
     pub name: Arc<str>,
-    /// The beginning of the name of an object to create, if the server chooses the rest; empty otherwise.
+    /// `metadata.generateName` of an object to create; empty if the request has a full name.
     pub generate_name: Arc<str>,
-    /// To which subresource; empty for none.
+    /// Subresource, such as `status`; empty for the object itself.
     pub subresource: &'static str,
-    /// Whether it is the object of the sync.
+    /// Whether the request writes the status of an object that is not a child. Explanations then omit kind and name.
     pub is_itself: bool,
 }
 
@@ -63,7 +63,7 @@ impl Action {
 }
 
 impl Action {
-    /// What is done so many times.
+    /// Describes `count` equal requests.
     fn describe(&self, count: usize) -> String {
         let Self { doing, kind, name, is_itself, .. } = self;
         match (is_itself, count) {
@@ -76,25 +76,25 @@ impl Action {
     }
 }
 
-/// All requests of a sync that are alike.
+/// All equal requests of a sync.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The request.
+    /// The description that these requests share.
     pub action: Action,
-    /// Why it is made.
+    /// The reasons for the requests, separated by "; ".
     pub why: Cow<'static, str>,
-    /// How often it was expected.
+    /// Number of requests in the forecast.
     pub expected: usize,
-    /// How often it was sent.
+    /// Number of requests that were sent.
     pub sent: usize,
-    /// What the server said against it last.
+    /// The server's last refusal.
     pub refused: Option<String>,
-    /// Why it was sent more often, or less often, than expected.
+    /// The reason why more or fewer requests were sent than expected.
     pub deviation: Option<String>,
 }
 
 impl Entry {
-    /// Adds the reason of another request that is alike.
+    /// Adds the reason of another equal request.
     fn also_because(&mut self, why: &str) {
         if self.why.len() < LONG && !self.why.contains(why) {
             let separator = if self.why.is_empty() { "" } else { "; " };
@@ -129,13 +129,13 @@ impl Expected {
         self.0.entry(request).expected += 1;
     }
 
-    /// The account of a sync that is about to begin; `None` if it sends nothing.
+    /// Returns the account of a sync that is about to begin; `None` if the sync sends nothing.
     pub(super) fn into_account(self) -> Option<Account> {
         (!self.0.entries.is_empty()).then(|| Account(Arc::new(Mutex::new(self.0))))
     }
 }
 
-/// The writes, a line each, as far as there is room for them.
+/// Returns the writes, one a line, with the number of omitted lines at the end.
 fn lines(entries: &[Entry], left_out: usize) -> Vec<String> {
     let mut lines = Lines::default();
     for entry in entries.iter().filter(|entry| entry.action.writes) {
@@ -145,22 +145,24 @@ fn lines(entries: &[Entry], left_out: usize) -> Vec<String> {
     lines.into_vec()
 }
 
-/// What a sync does, kept up to date while it runs: a request is in it before it leaves. Clones share it.
+/// The requests of one sync, kept up to date while the sync runs. Clones share the account.
+///
+/// A request is noted before it is sent.
 #[derive(Clone)]
 pub struct Account(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
-    /// The positions of the entries.
+    /// The position of each action in `entries`.
     index: HashMap<Action, usize>,
-    /// The last answer other than expected.
+    /// The last answer, or other observation, that differs from the forecast.
     cause: Option<String>,
     left_out: usize,
 }
 
 impl State {
-    /// The entry of a request; a new one if it is the first of its sort.
+    /// Returns the entry of a request. The first request with its action adds an entry.
     fn entry(&mut self, request: &Request) -> &mut Entry {
         let action = Action::of(request);
         let at = if let Some(&at) = self.index.get(&action) {
@@ -177,14 +179,14 @@ impl State {
 }
 
 impl Account {
-    /// The actions that satisfy `is_like`, each with the number of requests sent so far.
+    /// Returns the actions that satisfy `is_like`, each with the number of requests sent so far.
     pub fn sent(&self, is_like: impl Fn(&Action) -> bool) -> Vec<(Action, usize)> {
         let state = self.0.lock();
         let like = state.entries.iter().filter(|entry| entry.sent > 0 && is_like(&entry.action));
         like.map(|entry| (entry.action.clone(), entry.sent)).collect()
     }
 
-    /// Whether both are the same account.
+    /// Whether both are clones of the same account.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -200,7 +202,7 @@ impl Account {
         }
     }
 
-    /// Notes that a request was refused.
+    /// Notes that the server refused a request.
     pub(super) fn refused(&self, request: &Request, refusal: &Refusal) {
         let mut state = self.0.lock();
         let text = refusal.error.to_string();
@@ -210,17 +212,17 @@ impl Account {
         state.cause = Some(cause);
     }
 
-    /// Notes another reason why the sync goes on otherwise than expected.
+    /// Notes another cause of differences from the forecast.
     pub(super) fn deviates(&self, cause: impl Into<String>) {
         self.0.lock().cause = Some(cause.into());
     }
 
-    /// The same, if nothing else is known.
+    /// Notes a failed sync as the cause, unless a cause is known.
     pub(super) fn deviates_if_unexplained(&self, failed: &Failed) {
         self.0.lock().cause.get_or_insert_with(|| failed.to_string());
     }
 
-    /// Ends the account: what was not sent is left out for the last known cause.
+    /// Finishes the account. The last known cause becomes the reason for all omitted requests.
     pub(super) fn end(&self) {
         let state = &mut *self.0.lock();
         for entry in state.entries.iter_mut().filter(|entry| entry.sent < entry.expected) {
@@ -228,12 +230,12 @@ impl Account {
         }
     }
 
-    /// The requests, in the order in which they were expected, then in the order in which they were added.
+    /// Returns the entries: expected requests in the order of the forecast, then additional requests in the order of sending.
     pub fn entries(&self) -> Vec<Entry> {
         self.0.lock().entries.clone()
     }
 
-    /// Keeps the first few entries only, and the number of the others.
+    /// Drops all but the first 20 entries and counts the others. For a finished account.
     pub fn shorten(&self) {
         let state = &mut *self.0.lock();
         state.left_out += state.entries.len().saturating_sub(KEPT);
@@ -242,18 +244,18 @@ impl Account {
         state.index = HashMap::default();
     }
 
-    /// The writes, a line each.
+    /// Returns the writes, one a line.
     pub fn lines(&self) -> Vec<String> {
         let state = self.0.lock();
         lines(&state.entries, state.left_out)
     }
 }
 
-/// Sees the accounts of a process begin and end.
+/// Receives the beginning and the end of each account.
 pub trait AccountObserver: Send + Sync {
     /// A sync is about to send its first request.
     fn begins(&self, account: &Account);
-    /// A sync has ended; its account is complete.
+    /// A sync has ended, and its account is complete.
     fn ends(&self, account: &Account);
 }
 

@@ -19,7 +19,7 @@ use crate::{
     refs::{HasMeta, Owner},
 };
 
-/// The children of an owner to release and to adopt.
+/// The children that an owner is about to release and to adopt.
 pub struct Claim<'a, C> {
     owner: &'a Owner,
     resource: Resource,
@@ -30,28 +30,29 @@ pub struct Claim<'a, C> {
 }
 
 impl<'a, C: HasMeta + Sync> Claim<'a, C> {
-    /// Gives up `release` and takes over `adopt`.
+    /// Creates a claim that releases `release` and adopts `adopt`.
     pub fn new(owner: &'a Owner, resource: Resource, adopt: &'a [C], release: &'a [C]) -> Self {
         Self { owner, resource, adopt, release, finalizers: &[], labels: |_| None }
     }
 
-    /// A child gets these finalizers with its owner, and loses them with it.
+    /// Sets finalizers that a child gets with its owner reference and loses with it.
     #[must_use]
     pub fn finalizers(self, finalizers: &'a [&'a str]) -> Self {
         Self { finalizers, ..self }
     }
 
-    /// Gives children labels together with their owner, where `labels` has some for a child: without a label that the children of this
-    /// owner are watched by, the adoption would not be seen.
+    /// Sets a function that returns the labels to add at the adoption of a child, if any.
+    ///
+    /// Needed where children are watched by a label: the cache would not show an adopted child without the label.
     #[must_use]
     pub fn labelled(self, labels: fn(&C) -> Option<Value>) -> Self {
         Self { labels, ..self }
     }
 
-    /// Releases first, then, if the owner read live may still adopt, adopts.
+    /// Sends the requests: first the releases, then the adoptions if a live read of the owner permits them.
     ///
-    /// Each patch names the version of the child that was judged. A child that has changed is left as it is. Every child is tried.
-    /// Upstream: `pkg/controller`, `PodControllerRefManager`.
+    /// Each patch names the version of the child in the snapshot. A child that has changed since then is not patched. One failure
+    /// does not stop the requests for other children. Upstream: `pkg/controller`, `PodControllerRefManager`.
     pub async fn send<N: Note>(&self, io: Io<'_, N>) -> ClaimResults<'a, C> {
         let Self { owner, adopt, release, .. } = *self;
         let released = io.all(Pace::AtOnce, release, |child: &'a C| io.send(self.release(child, io))).await;
@@ -72,7 +73,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
         let meta = child.meta();
         let body = io.body(|| self.owner.release_patch(&meta.uid, self.finalizers));
         let request = Request::patch(self.resource, meta, Patch::Strategic, body).doing("release");
-        request.role(Role::Released).because("it is no longer selected")
+        request.role(Role::Released).because("the selector no longer matches it")
     }
 
     fn adopt<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
@@ -85,22 +86,22 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
             adoption
         });
         let request = Request::patch(self.resource, meta, Patch::Strategic, body).doing("adopt");
-        request.role(Role::Adopted).because("nobody controls it and it is selected")
+        request.role(Role::Adopted).because("the selector matches it and it has no controller")
     }
 }
 
-/// The label of the failure of an owner that may not adopt.
+/// Metric label of the failure that the owner is terminating, or has been replaced by another object.
 const NOT_OURS: &str = "not_ours";
 
-/// Reads the owner live before the first adoption: the garbage collector may be orphaning its children just now
-/// (kubernetes/kubernetes#42639).
+/// Checks by a live read that the owner exists and is not terminating: the garbage collector may be orphaning its children at
+/// this moment (kubernetes/kubernetes#42639).
 async fn may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Failed> {
     let Owner { resource, namespace, name, uid: wanted, .. } = owner;
     let request = Request::get(*resource, namespace, &Arc::from(name.as_str()));
-    let answer = io.send(request.because("to adopt, it must still be there and not be deleted")).await;
+    let answer = io.send(request.because("an owner must exist and not be terminating to adopt")).await;
     let live = answer.and_then(|answer| answer.metadata());
     let live = live.map_err(|refusal| Failed::request("can't recheck DeletionTimestamp", &refusal))?;
-    // A forecast expects the owner to be there.
+    // A forecast has no live object and expects the check to succeed.
     let Some(Meta { uid, deleted, .. }) = live else { return Ok(()) };
     let problem = if uid != *wanted {
         format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {wanted}", resource.kind)
@@ -112,50 +113,50 @@ async fn may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Failed> 
     Err(Failed::new(NOT_OURS, format!("can't recheck DeletionTimestamp: {problem}")))
 }
 
-/// Children with what became of each; those that were not begun are missing.
+/// Children with the result of their request. Children whose request was not begun are missing.
 type Results<'a, C> = Vec<(&'a C, Result<(), Refusal>)>;
 
-/// What became of the requests of a [`Claim`].
+/// The results of a [`Claim`]'s requests.
 pub struct ClaimResults<'a, C> {
     resource: Resource,
     to_adopt: usize,
     released: Results<'a, C>,
     adopted: Results<'a, C>,
-    /// Why the owner may not adopt.
+    /// The failure of the owner's live read or check; `None` if the owner may adopt.
     recheck: Option<Failed>,
 }
 
-/// Whether a release failed. A child that is gone is released.
+/// Whether a release failed. A missing child counts as released.
 fn is_release_failure(refusal: &Refusal) -> bool {
     refusal.class != Class::Gone
 }
 
-/// Whether an adoption failed. A child that was gone before it was adopted is no failure.
+/// Whether an adoption failed. A child that no longer exists does not count as a failure.
 fn is_adoption_failure(refusal: &Refusal) -> bool {
     !refusal.error.is_not_found()
 }
 
 impl<'a, C: HasMeta> ClaimResults<'a, C> {
-    /// The children that are adopted.
+    /// Returns the children that were adopted.
     pub fn adopted(&self) -> impl Iterator<Item = &'a C> {
         self.adopted.iter().filter(|(_, result)| result.is_ok()).map(|(child, _)| *child)
     }
 
-    /// A child that was gone before it was adopted.
+    /// Returns a child that no longer existed at its adoption.
     pub fn gone(&self) -> Option<&'a C> {
         let is_gone =
             |result: &Result<(), Refusal>| result.as_ref().is_err_and(|refusal| !is_adoption_failure(refusal));
         self.adopted.iter().find(|(_, result)| is_gone(result)).map(|(child, _)| *child)
     }
 
-    /// Whether every child that was to be adopted is adopted.
+    /// Whether every child to adopt was adopted.
     pub fn is_complete(&self) -> bool {
         self.adopted().count() == self.to_adopt
     }
 
-    /// Takes releases with such a refusal out of the claim, so that [`ClaimResults::result`] does not count them as failures.
+    /// Removes and returns the failed releases whose refusal satisfies `is_given_up`. [`ClaimResults::result`] then ignores them.
     ///
-    /// A child that stays controlled by its owner without being selected need not stop the owner.
+    /// For an owner that can go on while one of its children keeps the owner reference without being selected.
     pub fn give_up_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {
         let is_given_up = |result: &Result<(), Refusal>| {
             result.as_ref().is_err_and(|refusal| is_release_failure(refusal) && is_given_up(refusal))
@@ -164,12 +165,12 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         given_up.filter_map(|(child, result)| Some((child, result.err()?))).collect()
     }
 
-    /// Whether nothing was adopted because the owner, read live, is deleted or another one.
+    /// Whether nothing was adopted because the owner is terminating, or has been replaced by another object.
     pub fn lost_owner(&self) -> bool {
         self.recheck.as_ref().is_some_and(|failed| failed.label() == NOT_OURS)
     }
 
-    /// The children that could be neither released nor adopted, each with what was tried.
+    /// Returns the children whose release or adoption failed, each with the verb and the refusal.
     pub fn failures(&self) -> impl Iterator<Item = (&'static str, &'a C, &Refusal)> {
         fn failures<'s, 'a, C>(
             verb: &'static str,
@@ -190,7 +191,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         format!("cannot {verb} {} {}: {}", self.resource.kind, child.meta().key(), refusal.error)
     }
 
-    /// Reports in one Event on the owner that the server denies releases or adoptions.
+    /// Records one Event on the owner if the server denies releases or adoptions.
     ///
     /// The owner makes no progress until a right is granted or a policy is changed, and no other Event gives the reason.
     pub fn report_denied<N: Note>(&self, io: Io<'_, N>) {
@@ -204,8 +205,9 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         io.event(EventType::Warning, "FailedUpdate", format!("Error: {}{others}", self.failure(first)));
     }
 
-    /// Whether all that went wrong is that children have changed since the version that was judged. The ledger has the owner wait for the
-    /// newer versions.
+    /// Whether there were failures, and all of them because children have changed since the snapshot.
+    ///
+    /// The ledger then makes the owner wait for the newer versions.
     pub fn found_only_changes(&self) -> bool {
         let mut failures = self.failures().peekable();
         self.recheck.is_none()
@@ -213,7 +215,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
             && failures.all(|(_, _, refusal)| refusal.class == Class::Changed)
     }
 
-    /// How it went. An error names every child that could be neither released nor adopted.
+    /// Returns the result of the whole claim. An error names every child whose release or adoption failed.
     pub fn result(&mut self) -> Result<(), Failed> {
         if let Some(failed) = self.recheck.take() {
             return Err(failed);

@@ -1,4 +1,4 @@
-//! What a sync does besides requests.
+//! The effects of a sync other than requests.
 
 use std::borrow::Cow;
 
@@ -6,25 +6,25 @@ use crate::events::EventType;
 
 /// A change of the controller's memory that a sync asks for.
 pub trait Note: Send {
-    /// What a sync asks caches and memory for while it runs ([`Io::observe_again`](super::Io::observe_again)); `()` if there is one question only.
+    /// The input of [`Io::observe_again`](super::Io::observe_again); `()` if the controller offers a single query.
     type Question: Send;
-    /// The answer to the question.
+    /// The output of [`Io::observe_again`](super::Io::observe_again).
     type Fresh: Send;
 }
 
-/// For a controller whose syncs change no memory.
+/// For controllers whose syncs change no memory.
 impl Note for std::convert::Infallible {
     type Question = ();
     type Fresh = ();
 }
 
-/// What a sync does besides requests, in order with them.
+/// An effect other than a request. Effects keep their order among the requests.
 #[derive(Debug)]
 pub(super) enum Effect<N> {
-    /// Records an Event about the object of the sync.
+    /// Records an Event on the object of the sync.
     Event(EventType, Cow<'static, str>, String),
-    /// Changes memory.
+    /// Changes the controller's memory.
     Note(N),
-    /// States why the sync continues otherwise than forecast.
+    /// States the reason why the sync differs from its forecast.
     Deviation(String),
 }

@@ -7,21 +7,21 @@ use futures::{StreamExt as _, stream};
 use super::{effect::Note, run::Io};
 use crate::batch::{self, SlowStart};
 
-/// How the members of a group follow each other.
+/// The concurrency of a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// All at the same time, up to [`crate::batch::IN_FLIGHT`].
+    /// All members at the same time, up to [`crate::batch::IN_FLIGHT`] in flight.
     AtOnce,
-    /// All at the same time, up to this number.
+    /// All members at the same time, up to this number in flight.
     AtMost(usize),
-    /// One after the other; none after one that fails.
+    /// One member after the other. A failure ends the group.
     InOrder,
-    /// In batches of 1, 2, 4, ..., none larger than that; none after a batch in which one fails.
+    /// Batches of 1, 2, 4, ... members, up to this size. A batch with a failure is the last one.
     SlowStart(usize),
 }
 
 impl Pace {
-    /// The batches of a group of `count` members, and the number of members under way at the same time.
+    /// Returns the batches of a group of `count` members, and the number of members in flight.
     fn batches(self, count: usize) -> (SlowStart, usize) {
         match self {
             Self::AtOnce => (batch::at_once(count), batch::IN_FLIGHT),
@@ -37,17 +37,17 @@ impl Pace {
 }
 
 impl<N: Note> Io<'_, N> {
-    /// Runs `each` for all items, as a group, and returns the results of those that were begun: the first ones, in the order of the items.
+    /// Runs `each` for all items as a group, and returns the results in the order of the items.
     ///
-    /// After a failure `pace` decides whether others are begun; once the process shuts down none is. The future of a member is made when
-    /// its turn comes.
+    /// Members that are not begun have no result: after a failure `pace` decides whether more members are begun, and a process
+    /// that shuts down begins none. `each` is called for an item only when its member begins.
     pub fn all<I, T, E, F: Future<Output = Result<T, E>>>(
         self,
         pace: Pace,
         items: impl IntoIterator<Item = I>,
         each: impl Fn(I) -> F,
     ) -> impl Future<Output = Vec<Result<T, E>>> {
-        // Collected here, because a future that holds a borrowing iterator cannot be proven to be `Send`.
+        // Collected here, because a future with a borrowing iterator cannot be proven to be `Send`.
         let items: Vec<I> = items.into_iter().collect();
         async move {
             let mut results = Vec::with_capacity(items.len());
@@ -71,7 +71,7 @@ impl<N: Note> Io<'_, N> {
         }
     }
 
-    /// Awaits a future, unless the process shuts down.
+    /// Awaits a future; returns `None` without polling it if the process shuts down.
     pub async fn unless_ending<F: Future>(self, future: F) -> Option<F::Output> {
         if self.is_ending() { None } else { Some(future.await) }
     }

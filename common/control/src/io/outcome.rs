@@ -1,41 +1,41 @@
-//! How a sync ends, and when its key comes back.
+//! The outcome of a sync, and the time at which its key comes back.
 
 use std::time::Duration;
 
 use super::request::{Class, Refusal};
 use crate::{api, object::Unreadable};
 
-/// When a key comes back after a sync that succeeded.
+/// The time at which a key comes back after a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// When its plan is due, or with the next event.
+    /// When the plan is due, or with the next event.
     AsPlanned,
-    /// After this long, whatever the plan said.
+    /// After this delay, which replaces the delay of the plan.
     After(Duration),
-    /// After its back-off, as after a failure, or when its plan is due.
+    /// After the back-off of a failure, or when the plan is due if that is earlier.
     RateLimited,
-    /// At once after the first conflict in a row, after its back-off after a further one: a write was refused because its object has
+    /// At once after the first conflict in a row, otherwise after the back-off: a write was refused because its object has
     /// changed, and the cache is about to show the change.
     ///
-    /// A server that answers every write with a conflict would otherwise be asked for ever without back-off.
+    /// The back-off protects a server that answers every write with a conflict.
     Conflict,
-    /// After this long, without forgetting the failures in a row: the sync did a part of its work only, and waits for something that
-    /// failed before.
+    /// After this delay, without resetting the failures in a row: the sync did only a part of its work, and waits because of an
+    /// earlier failure.
     Unfinished(Duration),
 }
 
-/// What becomes of a key after a sync that failed.
+/// The treatment of a key after a failed sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It comes back after its back-off.
+    /// The key comes back after its back-off.
     Backoff,
-    /// It comes back with the next event only.
+    /// The key comes back with the next event only, or when its plan is due.
     Forget,
-    /// This process may no longer write: nothing comes back here.
+    /// The key does not come back, because this process may no longer write.
     Stop,
 }
 
-/// Why a sync failed.
+/// The failure of a sync.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failed {
@@ -46,12 +46,12 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// A failure that is no answer of the server. `label` names it in metrics.
+    /// Creates a failure other than a refused request. `label` is its name in metrics.
     pub fn new(label: &'static str, text: impl Into<String>) -> Self {
         Self { text: text.into(), label, is_denied: false, retry: Retry::Backoff }
     }
 
-    /// A refused request; `what` was being done, nothing if the server's message says enough.
+    /// Creates a failure from a refused request. `what` describes the operation; empty if the server's message is sufficient.
     pub fn request(what: &str, refusal: &Refusal) -> Self {
         let error = &refusal.error;
         let text = if what.is_empty() { error.to_string() } else { format!("{what}: {error}") };
@@ -59,37 +59,37 @@ impl Failed {
         Self { text, label: error.label(), is_denied, retry: Retry::Backoff }
     }
 
-    /// The same with what was being done before the text.
+    /// Puts a description of the operation before the text.
     #[must_use]
     pub fn while_doing(self, what: &str) -> Self {
         Self { text: format!("{what}: {}", self.text), ..self }
     }
 
-    /// The name for metrics, one of few.
+    /// Returns the name for metrics, one of a small number.
     pub fn label(&self) -> &'static str {
         self.label
     }
 
-    /// Whether the server, a policy or a webhook denies the request for what it holds: a right or a policy has to change before it
-    /// can succeed.
+    /// Whether the server, a policy or a webhook denies the request, so that a retry succeeds only after a right or a
+    /// policy has changed.
     pub fn is_denied(&self) -> bool {
         self.is_denied
     }
 
-    /// The same with another fate of the key.
+    /// Sets the treatment of the key.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         Self { retry, ..self }
     }
 
-    /// This process may not write any more.
+    /// Creates the failure of a process that may no longer write.
     pub(super) fn stopped() -> Self {
         let error = api::Error::NotLeader;
         Self { text: error.to_string(), label: error.label(), is_denied: false, retry: Retry::Stop }
     }
 }
 
-/// An object in the cache that cannot be read.
+/// Converts an object in the cache that cannot be decoded.
 impl From<Unreadable> for Failed {
     fn from(error: Unreadable) -> Self {
         Self::new("unreadable", error.to_string())

@@ -1,4 +1,4 @@
-//! What the caches must show after the requests of one sync.
+//! The expectations on caches that follow from the requests of one sync.
 
 use std::sync::OnceLock;
 
@@ -11,31 +11,33 @@ use crate::{
     meta::{Meta, Uid, Version},
 };
 
-/// The own writes of one sync: what they leave behind for its later requests, and what the ledger has to know of them.
+/// The writes of one sync: their versions for later requests of the sync, and their records in the ledger.
 pub(super) struct OwnWrites<'r> {
     ledger: Option<&'r Ledger>,
-    /// The versions at which writes of this sync left objects. The caches do not show them yet.
+    /// The version of each object after its last write by this sync. Caches may not show these versions yet.
     versions: Mutex<HashMap<Uid, Version>>,
-    /// The children of the owner before the first create.
+    /// UIDs of the owner's children before the first create.
     children: OnceLock<HashSet<Uid>>,
 }
 
-/// What an answer, or the lack of one, has the next sync wait for.
+/// A change of the ledger that follows from a request or from its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consequence {
-    /// The cache has to show the child that was created or adopted.
+    /// Wait until the cache shows the created or adopted child.
     AwaitChild,
-    /// The cache has to show the version that was written.
+    /// Wait until the cache shows the written version.
     AwaitVersion,
-    /// The cache has to show that the object is gone.
+    /// Wait until the cache no longer shows the object.
     AwaitDeletion,
-    /// The cache has to show that the owner is gone, if the request was for the owner: the server no longer has it.
+    /// Wait until the cache no longer shows the owner: the server does not have it any more. Ignored for requests for other
+    /// objects.
     AwaitOwnerGone,
-    /// A child may have been created, or may still be.
+    /// Wait for a child of a create without answer, which may have taken effect or may still do so.
     AwaitLostChild,
-    /// The cache has to show a newer version than the one that was judged.
+    /// Wait until the cache shows a newer version than the snapshot.
     AwaitNewerVersion,
-    /// No deletion is awaited: none was made, or its event would concern another owner.
+    /// Wait for no deletion of the object any more: nothing was deleted, or the event of the deletion would concern another
+    /// owner.
     ForgetDeletion,
 }
 
@@ -43,12 +45,12 @@ use Consequence::{
     AwaitChild, AwaitDeletion, AwaitLostChild, AwaitNewerVersion, AwaitOwnerGone, AwaitVersion, ForgetDeletion,
 };
 
-/// What follows from sending a request, whatever the answer: an event may arrive before it.
+/// Returns the consequence of sending a request. Noted before the answer, because an event may arrive before the answer.
 fn of_sending(request: &Request) -> Option<Consequence> {
     matches!((&request.verb, request.role), (Verb::Delete(..), Role::Child)).then_some(AwaitDeletion)
 }
 
-/// What follows from a request that was granted; `is_same` says whether the answer holds the object that the request was meant for.
+/// Returns the consequence of a granted request. `is_same`: whether the answer contains the object of the precondition.
 fn of_granting(request: &Request, is_same: bool) -> Option<Consequence> {
     match (&request.verb, request.role) {
         (Verb::Get | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
@@ -61,7 +63,7 @@ fn of_granting(request: &Request, is_same: bool) -> Option<Consequence> {
     }
 }
 
-/// What follows from a request that was refused.
+/// Returns the consequences of a refused request.
 fn of_refusing(request: &Request, refusal: &Refusal) -> Vec<Consequence> {
     let (role, class) = (request.role, refusal.class);
     let concerns_owner = matches!(role, Role::Child | Role::Adopted | Role::Released | Role::Itself);
@@ -87,14 +89,14 @@ impl<'r> OwnWrites<'r> {
         Self { ledger, versions: Mutex::default(), children: OnceLock::new() }
     }
 
-    /// The object that a write is meant for, at the version at which this sync left it.
+    /// Returns the precondition of a write, with the version after the last write of this sync to the same object.
     pub(super) fn precondition(&self, request: &Request) -> Option<Precondition> {
         let Precondition { uid, version } = request.precondition.clone()?;
         let version = version.map(|judged| self.versions.lock().get(&uid).copied().unwrap_or(judged));
         Some(Precondition { uid, version })
     }
 
-    /// Notes that a request is about to leave. `children` reads the uids of the owner's children from the cache.
+    /// Notes that a request is about to be sent. `children` reads the UIDs of the owner's children from the cache.
     pub(super) fn sends<'o>(
         &self,
         request: &Request,
@@ -107,7 +109,7 @@ impl<'r> OwnWrites<'r> {
         self.apply(of_sending(request), request, &Fields::default(), owner);
     }
 
-    /// Notes the answer to a request that was granted.
+    /// Notes that a request was granted.
     pub(super) fn granted<'o>(&self, request: &Request, fields: &Fields, owner: impl FnOnce() -> &'o Uid) {
         let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == fields.uid);
         if let Some(Precondition { uid, .. }) = request.precondition.as_ref().filter(|_| is_same)

@@ -1,4 +1,4 @@
-//! Creating and deleting Pods, with their Events.
+//! Creating and deleting Pods, with the Events on their owner.
 //!
 //! Upstream: `pkg/controller`, `RealPodControl`.
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::events::EventType;
 
-/// Creates a Pod and records the Event of it.
+/// Creates a Pod and records an Event on the owner.
 pub async fn create_pod<N: Note>(io: Io<'_, N>, request: Request) -> Result<Fields, Refusal> {
     create_pod_with_answer(io, request).await.map(|answer| answer.fields)
 }
 
-/// The same with the whole answer, which shows what webhooks have made of the Pod.
+/// Creates a Pod, records an Event, and returns the whole answer, which shows the changes that webhooks made to the Pod.
 pub async fn create_pod_with_answer<N: Note>(io: Io<'_, N>, request: Request) -> Result<Answer, Refusal> {
     let created = io.send(request).await;
     match &created {
@@ -27,10 +27,10 @@ pub async fn create_pod_with_answer<N: Note>(io: Io<'_, N>, request: Request) ->
     created
 }
 
-/// Deletes a Pod and records the Event of it. A Pod that is gone already is deleted.
+/// Deletes a Pod and records an Event on the owner. A Pod that does not exist counts as deleted.
 ///
-/// A request for the version that was judged leaves a Pod alone that has become ready, or was released, since then: it is refused as
-/// [`Class::Changed`], and no Event is recorded.
+/// A request with a version does not delete a Pod that has changed since the snapshot, for example a Pod that has become ready or
+/// was released. The server refuses it as [`Class::Changed`], and no Event is recorded.
 pub async fn delete_pod<N: Note>(io: Io<'_, N>, request: Request) -> Result<(), Refusal> {
     let name = Arc::clone(&request.name);
     match io.send(request).await {

@@ -1,4 +1,4 @@
-//! A request as a sync states it, and what a refusal means.
+//! The requests of a sync, and the classes of refusals.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,25 +14,25 @@ use crate::{
     object::{Resource, Target},
 };
 
-/// What is asked of the server.
+/// The operation of a request, with its body.
 #[derive(Clone, Debug)]
 pub enum Verb {
-    /// Reads the object.
+    /// Reads an object.
     Get,
-    /// Lists the objects of a namespace that this query selects.
+    /// Lists the objects of a namespace that match this query.
     List(String),
     /// Creates an object.
     Create(Body),
-    /// Patches the object. The precondition is added to the body.
+    /// Patches an object. The precondition is added to the body.
     Patch(Patch, Body),
-    /// Replaces the object; the body carries the version.
+    /// Replaces an object. The body contains its `resourceVersion`.
     Replace(Body),
-    /// Deletes the object, with that propagation policy and grace period.
+    /// Deletes an object, with a propagation policy and a grace period in seconds.
     Delete(Option<&'static str>, Option<i64>),
 }
 
 impl Verb {
-    /// The verb in explanations.
+    /// Returns the verb for explanations, such as `delete`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Get => "read",
@@ -44,7 +44,7 @@ impl Verb {
         }
     }
 
-    /// The HTTP method.
+    /// Returns the HTTP method.
     pub fn method(&self) -> &'static str {
         match self {
             Self::Get | Self::List(_) => "GET",
@@ -55,13 +55,13 @@ impl Verb {
         }
     }
 
-    /// Whether it changes anything.
+    /// Whether the operation changes the object.
     pub fn writes(&self) -> bool {
         !matches!(self, Self::Get | Self::List(_))
     }
 }
 
-/// The body of a request: encoded, or the reason why it cannot be.
+/// The encoded body of a request, or the error of its encoding.
 #[derive(Clone, Debug)]
 pub struct Body(pub(super) Result<Bytes, String>);
 
@@ -72,72 +72,74 @@ impl Default for Body {
 }
 
 impl Body {
-    /// Encodes a body. One that cannot be encoded makes the request fail unsent.
+    /// Encodes a body as JSON. A request whose body cannot be encoded fails without being sent.
     pub fn encode<B: Serialize + ?Sized>(body: &B) -> Self {
         Self(serde_json::to_vec(body).map(Bytes::from).map_err(|error| error.to_string()))
     }
 }
 
-/// The object that a request is meant for.
+/// The object and the version to which a request applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Precondition {
-    /// Its uid.
+    /// `metadata.uid` of the object.
     pub uid: Uid,
-    /// The version that was judged; `None` if any will do. A write of the same sync to the same object moves it on.
+    /// `metadata.resourceVersion` in the snapshot; `None` for any version. A later write of the same sync names the version of
+    /// the earlier write instead.
     pub version: Option<Version>,
 }
 
 impl Precondition {
-    /// This version of this object.
+    /// Returns the precondition for exactly this version of the object.
     pub fn of(meta: &Meta) -> Self {
         Self { uid: meta.uid.clone(), version: Some(meta.resource_version) }
     }
 }
 
-/// Whose object a request is about, which decides what the ledger notes.
+/// The relation between the object of a request and the object of the sync. It determines the records in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A child of the sync's object: the next sync waits until the cache shows the write.
+    /// A child of the sync's object. The next sync waits until the cache shows the write.
     Child,
-    /// A child that is adopted: as for any child, and it may appear in the cache after the sync, as one that is created does.
+    /// A child to adopt. The next sync waits until the cache shows the child, as it does after a create.
     Adopted,
-    /// A child that is given up: its deletion is awaited no more.
+    /// A child to release. The next sync no longer waits for its deletion.
     Released,
-    /// The sync's object itself: the next sync waits until the cache shows the write.
+    /// The sync's object itself. The next sync waits until the cache shows the write.
     Itself,
-    /// Another object, such as one that others write all the time: the next sync waits until the cache shows the write, and for
-    /// nothing else. To delete it if it is gone already counts as a write.
+    /// Another object, which other clients may write, too. The next sync waits until the cache shows the write, but not for newer
+    /// versions after a conflict. A deletion that finds no object is noted like a successful one.
     Awaited,
-    /// Nothing is noted.
+    /// Another object, whose writes are not recorded.
     Other,
 }
 
-/// One request.
+/// A request to the API server, with its precondition, its role and its reason.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What is asked.
+    /// The operation, with its body.
     pub verb: Verb,
-    /// What is asked, in explanations: `delete`.
+    /// The verb in explanations, such as `delete`.
     pub doing: &'static str,
-    /// The resource.
+    /// API resource of the object.
     pub resource: Resource,
-    /// The kind of the object, in explanations: the resource's, unless it says more.
+    /// Kind of the object in explanations. [`Request::kind()`] replaces the kind of the resource.
     pub kind: &'static str,
-    /// The namespace.
+    /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
-    /// The name; for an object whose name the server completes, empty or what explanations show.
+    /// Name of the object. If the server completes the name: empty, or a name for explanations.
     pub name: Arc<str>,
-    /// The beginning of the name of an object to create, if the server chooses the rest; empty otherwise.
+    /// `metadata.generateName` of an object to create; empty if the request has a full name.
     pub generate_name: Arc<str>,
-    /// The subresource; empty for none.
+    /// Subresource, such as `status`; empty for the object itself.
     pub subresource: &'static str,
-    /// The object it is meant for. A write to another one is refused; a read of another one says that this one is gone.
+    /// The object to which the request applies. The server refuses a write to another object; a read that returns another object
+    /// means that this object no longer exists.
     pub precondition: Option<Precondition>,
-    /// Whose object it is.
+    /// The relation to the object of the sync.
     pub role: Role,
-    /// The representation in which an object is read.
+    /// Value of the `Accept` header of a read.
     pub accept: &'static str,
-    /// Why, for explanations; may be empty.
+    /// The reason, for explanations; may be empty.
     pub why: Cow<'static, str>,
 }
 
@@ -163,89 +165,89 @@ impl Request {
         }
     }
 
-    /// Reads an object.
+    /// Creates a request that reads an object.
     pub fn get(resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
         Self::new(Verb::Get, resource, namespace, name)
     }
 
-    /// Lists the objects of a namespace that a query such as `labelSelector=app%3Dweb` selects.
+    /// Creates a request that lists the objects of a namespace. Example of a query: `labelSelector=app%3Dweb`.
     pub fn list(resource: Resource, namespace: &Text, query: String) -> Self {
         Self::new(Verb::List(query), resource, namespace, &Arc::default())
     }
 
-    /// Reads the metadata of an object.
+    /// Creates a request that reads the metadata of an object.
     pub fn get_metadata(resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
         Self { accept: informer::METADATA, ..Self::get(resource, namespace, name) }
     }
 
-    /// Creates a child.
+    /// Creates a request that creates a child.
     pub fn create(resource: Resource, namespace: &Text, name: &Arc<str>, body: Body) -> Self {
         Self { role: Role::Child, ..Self::new(Verb::Create(body), resource, namespace, name) }
     }
 
-    /// The same for an object whose name begins with `prefix` and is completed by the server.
+    /// Sets `metadata.generateName`: the server completes the name of the object.
     #[must_use]
     pub fn generate_name(self, prefix: impl Into<Arc<str>>) -> Self {
         Self { generate_name: prefix.into(), ..self }
     }
 
-    /// Deletes this version of a child.
+    /// Creates a request that deletes exactly this version of a child.
     pub fn delete(resource: Resource, meta: &Meta) -> Self {
         let request = Self::new(Verb::Delete(None, None), resource, &meta.namespace, &meta.name);
         Self { role: Role::Child, precondition: Some(Precondition::of(meta)), ..request }
     }
 
-    /// Patches this version of an object.
+    /// Creates a request that patches exactly this version of an object.
     pub fn patch(resource: Resource, meta: &Meta, kind: Patch, body: Body) -> Self {
         let request = Self::new(Verb::Patch(kind, body), resource, &meta.namespace, &meta.name);
         Self { precondition: Some(Precondition::of(meta)), ..request }
     }
 
-    /// Replaces an object; the body carries the version.
+    /// Creates a request that replaces an object. The body contains the `resourceVersion`.
     pub fn replace(resource: Resource, meta: &Meta, body: Body) -> Self {
         let request = Self::new(Verb::Replace(body), resource, &meta.namespace, &meta.name);
         Self { precondition: Some(Precondition::of(meta)), ..request }
     }
 
-    /// Writes the status of this version of the sync's object.
+    /// Creates a merge patch of the status of the sync's object, at exactly this version.
     pub fn status(resource: Resource, meta: &Meta, body: Body) -> Self {
         let request = Self::patch(resource, meta, Patch::Merge, body);
         Self { doing: "write the status", subresource: "status", role: Role::Itself, ..request }
     }
 
-    /// The same as a strategic merge patch, which costs the server a third of a merge patch. Lists in the body must be of kinds that it
-    /// replaces, or say so ([`Replacing`](nonet_objects::conditions::Replacing)).
+    /// Turns a patch into a strategic merge patch, which costs the server a third of a merge patch. Lists in the body must have
+    /// the strategy `replace`, or state it ([`Replacing`](nonet_objects::conditions::Replacing)).
     #[must_use]
     pub fn strategic(self) -> Self {
         let verb = if let Verb::Patch(_, body) = self.verb { Verb::Patch(Patch::Strategic, body) } else { self.verb };
         Self { verb, ..self }
     }
 
-    /// The same with a reason.
+    /// Sets the reason, for explanations.
     #[must_use]
     pub fn because(self, why: impl Into<Cow<'static, str>>) -> Self {
         Self { why: why.into(), ..self }
     }
 
-    /// The same with other words for what is asked.
+    /// Sets the verb for explanations.
     #[must_use]
     pub fn doing(self, doing: &'static str) -> Self {
         Self { doing, ..self }
     }
 
-    /// The same with other words for the kind of the object.
+    /// Sets the kind of the object for explanations.
     #[must_use]
     pub fn kind(self, kind: &'static str) -> Self {
         Self { kind, ..self }
     }
 
-    /// The same with another role.
+    /// Sets the relation to the object of the sync.
     #[must_use]
     pub fn role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
-    /// The same for another version, or for any.
+    /// Sets the version of the precondition; `None` for any version.
     #[must_use]
     pub fn at(self, version: Option<Version>) -> Self {
         let precondition = self.precondition.map(|known| Precondition { version, ..known });
@@ -254,10 +256,10 @@ impl Request {
 }
 
 impl Request {
-    /// The call of the API server that this request makes, with that precondition in place of its own.
+    /// Builds the API call of this request. `precondition` replaces the request's own one.
     ///
     /// # Errors
-    /// If the body cannot be encoded: nothing is sent.
+    /// If the body cannot be encoded. Nothing is sent then.
     pub(super) fn call(&self, precondition: Option<Precondition>) -> Result<Call<'_>, api::Error> {
         let name = if matches!(self.verb, Verb::Create(_)) { "" } else { &*self.name };
         let target =
@@ -287,19 +289,19 @@ impl Request {
     }
 }
 
-/// What an answer to a write tells of the object, as far as every controller reads it.
+/// The metadata in the answer to a write that every controller needs.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
-    /// Its name.
+    /// `metadata.name` of the written object.
     pub name: Arc<str>,
-    /// Its uid.
+    /// `metadata.uid` of the written object.
     pub uid: Uid,
-    /// The version at which the write has left it.
+    /// `metadata.resourceVersion` after the write.
     pub version: Version,
 }
 
 impl Fields {
-    /// Reads them from an answer.
+    /// Decodes the metadata in an answer.
     pub(super) fn parse(answer: &[u8]) -> Result<Self, api::Error> {
         #[derive(Deserialize)]
         struct Object {
@@ -319,29 +321,29 @@ impl Fields {
     }
 }
 
-/// What a refusal means for the one who asked.
+/// The meaning of a refusal for a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// There is no such object, or another one has its name.
+    /// The object does not exist, or another object has its name.
     Gone,
-    /// The object is at another version than the one that was judged.
+    /// The object has another version than the precondition.
     Changed,
     /// An object of that name exists.
     Taken,
-    /// The namespace terminates or is gone: nothing can be created in it.
+    /// The namespace is terminating or does not exist, so that nothing can be created in it.
     NamespaceTerminating,
-    /// The server refuses the request for another reason, or could not be reached. Nothing was written.
+    /// The server refused the request for another reason, or could not be reached. Nothing was written.
     Refused,
-    /// The write may have taken effect: no answer says whether it did.
+    /// There is no answer, and the write may have taken effect.
     Unknown,
 }
 
 /// A request that did not succeed.
 #[derive(Debug)]
 pub struct Refusal {
-    /// What that means.
+    /// The meaning of the error for a controller.
     pub class: Class,
-    /// What the server said.
+    /// The server's answer, or the failure of the transport.
     pub error: api::Error,
 }
 
@@ -364,7 +366,7 @@ impl From<api::Error> for Refusal {
     }
 }
 
-/// Puts the object that a patch is meant for into its body.
+/// Adds the UID and the version of the precondition to the body of a patch.
 fn with_precondition(body: &[u8], precondition: &Precondition) -> serde_json::Result<Bytes> {
     let mut members: std::collections::BTreeMap<String, Box<RawValue>> = serde_json::from_slice(body)?;
     let mut metadata: Value =

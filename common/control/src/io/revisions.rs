@@ -17,24 +17,24 @@ use crate::{
     revision::{CONTROLLER_REVISIONS, ControllerRevision, Data},
 };
 
-/// A revision as the server sent it: its members by name, unread.
+/// The JSON members of a revision by name, as the server sent them and not decoded.
 pub type RawMembers = BTreeMap<String, Box<RawValue>>;
 
-/// What became of a revision that was to be stored.
+/// The outcome of storing a revision.
 #[derive(Debug)]
 pub enum Stored {
-    /// It is stored now.
+    /// The revision was created.
     Yes,
-    /// The name is taken by this revision with the same data: by an earlier request, or by another controller. Its labels and its
-    /// controller may be others.
+    /// A revision with the same name and the same data exists, from an earlier request or from another controller. Its labels and
+    /// its controller may differ.
     There(Box<ControllerRevision>),
-    /// The name is taken by a revision with other data. This is the server's refusal.
+    /// A revision with the same name and other data exists. Contains the server's refusal.
     Taken(Refusal),
-    /// Nothing was stored: the owner, read live, is gone, deleted, or another one.
+    /// Nothing was created: by a live read the owner does not exist, is terminating, or has been replaced by another object.
     OwnerGone,
 }
 
-/// A revision to store under a name.
+/// A request to store a revision under a name.
 pub struct StoreRevision<'a> {
     owner: &'a Owner,
     name: Arc<str>,
@@ -44,27 +44,28 @@ pub struct StoreRevision<'a> {
 }
 
 impl<'a> StoreRevision<'a> {
-    /// A revision of `owner` with that name and these data.
+    /// Creates a request to store `data` as a revision of `owner`. `why` is the reason in explanations.
     pub fn new(owner: &'a Owner, name: &str, data: &'a Data, why: String) -> Self {
         Self { owner, name: name.into(), data, why, rechecks_owner: false }
     }
 
-    /// The same if the owner, read live, is still there.
+    /// Stores the revision only if a live read shows that the owner exists and is not terminating.
     ///
-    /// For an owner whose revision was stored before. If the owner is gone and the cache does not show that, the garbage collector
-    /// deletes the revision as often as it is stored.
+    /// For an owner whose revision was stored before. If the owner does not exist and the cache lags, the garbage collector would
+    /// delete the revision each time it is stored.
     #[must_use]
     pub fn if_still_there(self) -> Self {
         Self { rechecks_owner: true, ..self }
     }
 
-    /// Stores the revision, whose encoded form is `body`. If the name is taken, the revision of that name is read live and compared.
+    /// Stores the revision, whose encoded form is `body`. If the name is taken, reads the existing revision and compares the
+    /// data.
     ///
     /// Upstream: `pkg/controller/history`, `CreateControllerRevision`; `pkg/controller/daemon`, `snapshot`.
     pub async fn send<N: Note>(self, body: Body, io: Io<'_, N>) -> Result<Stored, Refusal> {
         let Self { owner, name, data, why, rechecks_owner } = self;
         if rechecks_owner && !is_still_there(io, owner).await? {
-            io.deviate("the owner is gone, deleted, or another one");
+            io.deviate("the owner does not exist, is terminating, or was replaced");
             return Ok(Stored::OwnerGone);
         }
         let create = Request::create(CONTROLLER_REVISIONS, &owner.namespace, &name, body);
@@ -84,19 +85,19 @@ impl<'a> StoreRevision<'a> {
 async fn is_still_there<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<bool, Refusal> {
     let request = Request::get_metadata(owner.resource, &owner.namespace, &owner.name.as_str().into());
     let precondition = Some(Precondition { uid: owner.uid.clone(), version: None });
-    let request = Request { precondition, ..request }.because("its revision is gone, so it may be gone, too");
+    let request = Request { precondition, ..request }.because("the owner may be missing like its revision");
     match io.send(request).await {
-        // A forecast expects the owner to be there.
+        // A forecast has no live object and expects the owner to exist.
         Ok(answer) => Ok(answer.metadata()?.is_none_or(|live| live.uid == owner.uid && !live.is_deleting())),
         Err(refusal) if refusal.class == Class::Gone => Ok(false),
         Err(refusal) => Err(refusal),
     }
 }
 
-/// Why a revision was not changed.
+/// The reason why a revision was not changed.
 #[derive(Debug)]
 pub enum Refused {
-    /// The revision is gone, or has another controller. Another one may have its name.
+    /// The revision does not exist, has another controller, or has been replaced by another object of the same name.
     Gone,
     /// The server refused a request.
     Request(Refusal),
@@ -117,19 +118,19 @@ pub struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// A change of this revision; `doing` and `why` are its words in explanations.
+    /// Creates a change of `revision`. `doing` and `why` are the verb and the reason in explanations.
     pub fn new(owner: &'a Owner, revision: &'a Meta, doing: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
         Self { owner, revision, doing, why: why.into() }
     }
 
-    /// Gives a revision another number.
+    /// Sets the `revision` number of a revision.
     pub async fn renumber<N: Note>(
         owner: &'a Owner,
         revision: &'a Meta,
         number: i64,
         io: Io<'_, N>,
     ) -> Result<(), Refused> {
-        let why = format!("the template is an earlier one, whose revision becomes number {number}");
+        let why = format!("the template equals an earlier revision, which becomes number {number}");
         let edit = |members: &mut RawMembers| {
             let number = serde_json::value::to_raw_value(&number)?;
             let known = members.insert("revision".to_owned(), number.clone());
@@ -138,10 +139,10 @@ impl<'a> Change<'a> {
         Self::new(owner, revision, "renumber", why).send(edit, io).await
     }
 
-    /// Reads the revision live and replaces it as a whole, with its data byte for byte: a patch makes the server encode the data again,
-    /// and if that gives other bytes the server refuses the patch, because data are immutable.
+    /// Reads the revision live, applies `edit`, and replaces the whole object. The data stay the same byte for byte.
     ///
-    /// `edit` changes the revision as the server has it, and returns whether there is anything to write.
+    /// A patch would make the server encode the data again. If the result differs, the server refuses the patch, because data are
+    /// immutable. `edit` changes the members of the live revision, and returns whether anything has to be written.
     pub async fn send<N: Note>(
         self,
         edit: impl FnOnce(&mut RawMembers) -> serde_json::Result<bool>,
@@ -149,7 +150,7 @@ impl<'a> Change<'a> {
     ) -> Result<(), Refused> {
         let Self { owner, revision, doing, why } = self;
         let read = Request::get(CONTROLLER_REVISIONS, &revision.namespace, &revision.name);
-        let live = io.send_and_read::<RawMembers>(read.because("it is replaced as the server has it")).await;
+        let live = io.send_and_read::<RawMembers>(read.because("a replacement starts from the live revision")).await;
         let live = live.map_err(|refusal| match refusal.class {
             Class::Gone => Refused::Gone,
             _ => Refused::Request(refusal),
@@ -157,17 +158,17 @@ impl<'a> Change<'a> {
         let unread = |error: serde_json::Error| Refused::Request(api::Error::from(error).into());
         let mut body = Body::default();
         let mut version = None;
-        // A forecast expects the revision to be as it is in the cache.
+        // A forecast has no live object and expects the revision as in the cache.
         if let Some(mut members) = live {
             let metadata = members.get("metadata").map_or("{}", |metadata| metadata.get());
             let metadata: Meta = serde_json::from_str(metadata).map_err(unread)?;
             let is_controlled = metadata.controller().is_some_and(|controller| controller.uid == owner.uid);
             if metadata.uid != revision.uid || !is_controlled {
-                io.deviate(format!("ControllerRevision {} has another controller, or is another one", metadata.name));
+                io.deviate(format!("ControllerRevision {} has another controller, or was replaced", metadata.name));
                 return Err(Refused::Gone);
             }
             if !edit(&mut members).map_err(unread)? {
-                io.deviate(format!("ControllerRevision {} is as it is to be already", metadata.name));
+                io.deviate(format!("ControllerRevision {} already has the wanted content", metadata.name));
                 return Ok(());
             }
             body = Body::encode(&members);
@@ -179,8 +180,8 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Deletes a revision if it is still as it was when that was decided, or as the writes of this sync left it. A revision that is gone
-/// is no failure; the text of one begins with `what`.
+/// Deletes a revision at the version of the snapshot, or at the version of the last write of this sync. A missing revision counts
+/// as deleted. `what` begins the text of a failure.
 pub async fn delete_revision<N: Note>(
     revision: &Meta,
     why: &'static str,

@@ -1,4 +1,4 @@
-//! A sync on its way: in a forecast, and against the API server.
+//! Running a sync: for its forecast, and against the API server.
 
 use std::{
     borrow::Cow,
@@ -32,43 +32,43 @@ use crate::{
     meta::{Meta, Uid},
 };
 
-/// Carries out the syncs of one controller. Cheap to clone.
+/// Runs the syncs of one controller against the API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Executor {
-    /// The API server, behind the gate.
+    /// Client of the API server. Writes pass the gate.
     pub api: Api,
-    /// Records Events.
+    /// Records Events on the objects of syncs.
     pub recorder: Recorder,
-    /// Where own writes are noted, if the controller keeps a ledger.
+    /// Receives the own writes of each sync; `None` if the controller has no ledger.
     pub ledger: Option<Ledger>,
-    /// Sees the accounts of syncs begin and end.
+    /// Receives the beginning and the end of each account.
     pub accounts: Option<Arc<dyn AccountObserver>>,
-    /// Whether the process shuts down: no member of a group is begun then.
+    /// Whether the process shuts down. Groups begin no further members then.
     pub is_ending: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// The object of one sync, and the controller that syncs it.
+/// The object of one sync, with access to the controller's caches and memory.
 pub trait Subject<N: Note>: Sync {
-    /// The object as Events name it, and the uid under which the ledger keeps its record.
+    /// Returns the reference for Events, and the UID under which the ledger keeps its record.
     fn object(&self) -> (ObjectRef, Uid);
-    /// The uids of the children that the cache shows. Read before the first create, in case its answer is lost.
+    /// Returns the UIDs of the children in the cache. Called before the first create, in case its answer is lost.
     fn children(&self) -> HashSet<Uid>;
     /// Changes the controller's memory.
     fn note(&self, note: N);
-    /// Reads the controller's caches and memory.
+    /// Reads the controller's caches and memory; `None` if nothing differs from the snapshot.
     fn observe_again(&self, question: N::Question) -> Option<N::Fresh>;
 }
 
-/// Everything that a sync does if every request is granted.
+/// The requests, the other effects and the outcome of a sync if every request is granted.
 pub struct Forecast<N: Note> {
-    /// The account of a sync that is about to begin; `None` if it sends nothing.
+    /// The account of a sync that is about to begin; `None` if the sync sends nothing.
     pub account: Option<Account>,
-    /// What a sync that sends nothing does besides.
+    /// The effects of a sync that sends nothing; empty for other syncs.
     effects: Vec<Effect<N>>,
     outcome: Result<Requeue, Failed>,
 }
 
-/// Runs a sync to its end against a server that grants every request. It waits for nothing, so that it needs no runtime.
+/// Runs a sync against a server that grants every request. Never waits, so that no runtime is needed.
 pub fn forecast<N: Note>(now: Timestamp, sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, Failed>) -> Forecast<N> {
     let server = GrantingServer { now, expected: Mutex::default(), effects: Mutex::default() };
     let outcome = match pin!(sync(Io(Side::Forecast(&server)))).poll(&mut Context::from_waker(Waker::noop())) {
@@ -76,15 +76,15 @@ pub fn forecast<N: Note>(now: Timestamp, sync: impl AsyncFnOnce(Io<'_, N>) -> Re
         Poll::Pending => Err(foreign_wait()),
     };
     let account = server.expected.into_inner().into_account();
-    // A sync that sends something runs again, and repeats its effects.
+    // A sync with requests runs again, and repeats its effects then.
     let effects = if account.is_some() { Vec::new() } else { server.effects.into_inner() };
     Forecast { account, effects, outcome }
 }
 
 impl Executor {
-    /// Runs a sync of which `forecast` is the forecast, and keeps the account up to date meanwhile.
+    /// Runs the sync of `forecast` against the API server, and keeps the account up to date.
     ///
-    /// A sync that sends nothing has run already: only its effects are left to do.
+    /// A sync that sends nothing does not run again: only the effects of its forecast are applied.
     pub async fn run<N: Note>(
         &self,
         subject: &dyn Subject<N>,
@@ -103,7 +103,7 @@ impl Executor {
         let mut sync = pin!(sync(Io(Side::Real(&run))));
         let outcome = poll_fn(|context| run.poll_result(sync.as_mut().poll(context))).await;
         match &outcome {
-            Err(Stopped) => account.deviates("this process may not write any more"),
+            Err(Stopped) => account.deviates("this process may no longer write"),
             Ok(Err(failed)) => account.deviates_if_unexplained(failed),
             Ok(Ok(_)) => {}
         }
@@ -114,7 +114,7 @@ impl Executor {
     }
 }
 
-/// The API server as one sync sees it, and the way to the controller's memory. A sync awaits nothing else.
+/// The API server as one sync sees it, and the access to the controller's memory. A sync awaits nothing else.
 pub struct Io<'r, N: Note>(Side<'r, N>);
 
 enum Side<'r, N: Note> {
@@ -135,29 +135,29 @@ impl<N: Note> Clone for Side<'_, N> {
 }
 impl<N: Note> Copy for Side<'_, N> {}
 
-/// The answer to a request that was granted.
+/// The answer to a granted request.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// Name, uid and version of the object that was written; empty in a forecast.
+    /// Name, UID and version of the written object; empty in a forecast.
     pub fields: Fields,
     body: Option<Bytes>,
 }
 
 impl Answer {
-    /// The object; `None` in a forecast.
+    /// Decodes the object; `None` in a forecast.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, Refusal> {
         let object = self.body.as_ref().map(|body| serde_json::from_slice(body)).transpose();
         object.map_err(|error| api::Error::Answer(error).into())
     }
 
-    /// The metadata of the object; `None` in a forecast.
+    /// Decodes the metadata of the object; `None` in a forecast.
     pub fn metadata(&self) -> Result<Option<Meta>, Refusal> {
         Ok(self.read::<Written>()?.map(|written| written.metadata))
     }
 }
 
 impl<N: Note> Io<'_, N> {
-    /// Sends a request. A write that would leave after this process lost its Lease does not return: the sync ends there.
+    /// Sends a request. Does not return if the process lost the Lease before the write was sent: the sync ends there.
     pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
         match self.0 {
             Side::Forecast(server) => {
@@ -172,24 +172,24 @@ impl<N: Note> Io<'_, N> {
         }
     }
 
-    /// Sends a request and reads the object in the answer; `None` in a forecast.
+    /// Sends a request and decodes the object in the answer; `None` in a forecast.
     pub async fn send_and_read<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
         self.send(request).await?.read()
     }
 
-    /// Waits.
+    /// Waits for `duration`. A forecast does not wait.
     pub async fn pause(self, duration: Duration) {
         self.pause_with_jitter(duration, 0.0).await;
     }
 
-    /// Waits for that time, lengthened by a random share of it below `factor`.
+    /// Waits for `duration` plus a random share of it below `factor`. A forecast does not wait.
     pub async fn pause_with_jitter(self, duration: Duration, factor: f64) {
         if let Side::Real(run) = self.0 {
             run.pause(duration, factor).await;
         }
     }
 
-    /// Reads caches and memory again, after a wait; `None` if nothing has changed since the snapshot, as in a forecast.
+    /// Reads caches and memory again after a wait; `None` in a forecast, or if nothing differs from the snapshot.
     pub fn observe_again(self, question: N::Question) -> Option<N::Fresh> {
         match self.0 {
             Side::Forecast(_) => None,
@@ -197,7 +197,7 @@ impl<N: Note> Io<'_, N> {
         }
     }
 
-    /// The time.
+    /// Returns the current time; in a forecast, the time of the snapshot.
     pub fn now(self) -> Timestamp {
         match self.0 {
             Side::Forecast(server) => server.now,
@@ -205,7 +205,7 @@ impl<N: Note> Io<'_, N> {
         }
     }
 
-    /// Records an Event about the object of the sync.
+    /// Records an Event on the object of the sync.
     pub fn event(self, kind: EventType, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
         self.apply(Effect::Event(kind, reason.into(), message.into()));
     }
@@ -215,13 +215,13 @@ impl<N: Note> Io<'_, N> {
         self.apply(Effect::Note(note));
     }
 
-    /// States why the sync continues otherwise than forecast although the last request was granted: a live read shows another object than
-    /// the cache.
+    /// States the reason why the sync differs from its forecast although the last request was granted: a live read returned
+    /// another object than the cache.
     pub fn deviate(self, why: impl Into<String>) {
         self.apply(Effect::Deviation(why.into()));
     }
 
-    /// Whether the process shuts down, so that nothing new is begun.
+    /// Whether the process shuts down, so that the sync begins nothing new.
     pub(super) fn is_ending(self) -> bool {
         matches!(self.0, Side::Real(run) if run.is_ending())
     }
@@ -233,12 +233,12 @@ impl<N: Note> Io<'_, N> {
         }
     }
 
-    /// The body of a request: encoded for the server, left out of a forecast.
+    /// Encodes the body of a request. `make` is not called in a forecast.
     pub fn body<B: Serialize>(self, make: impl FnOnce() -> B) -> Body {
         if self.is_forecast() { Body::default() } else { Body::encode(&make()) }
     }
 
-    /// Whether this is a forecast.
+    /// Whether this run is a forecast.
     pub(super) fn is_forecast(self) -> bool {
         matches!(self.0, Side::Forecast(_))
     }
@@ -251,25 +251,25 @@ struct GrantingServer<N> {
     effects: Mutex<Vec<Effect<N>>>,
 }
 
-/// One sync on its way.
+/// The run of one sync against the API server.
 struct Run<'r, N: Note> {
     executor: &'r Executor,
     subject: &'r dyn Subject<N>,
-    /// `None` if nothing is sent.
+    /// `None` if the sync sends nothing.
     account: Option<&'r Account>,
-    /// [`Subject::object`], once it is needed.
+    /// The result of [`Subject::object`], which is called at the first use.
     object: OnceLock<(ObjectRef, Uid)>,
     own_writes: OwnWrites<'r>,
-    /// How many requests and pauses are under way.
+    /// Number of requests and pauses in flight.
     waits: AtomicUsize,
-    /// Whether a request was not sent because this process may no longer write.
+    /// Whether a write was withheld because this process may no longer write.
     is_stopped: AtomicBool,
 }
 
-/// Why a sync was broken off: this process may no longer write.
+/// The sync was ended because this process may no longer write.
 struct Stopped;
 
-/// A request or pause that is under way.
+/// Counts a request or a pause as in flight until dropped.
 struct Wait<'w>(&'w AtomicUsize);
 
 impl Drop for Wait<'_> {
@@ -291,7 +291,8 @@ impl<'r, N: Note> Run<'r, N> {
         }
     }
 
-    /// What a poll of the sync means: it also ends when this process may no longer write and no request is under way.
+    /// Converts a poll of the sync. A pending sync ends if nothing is in flight: this process may no longer write, or the sync
+    /// awaits something other than its `Io`.
     fn poll_result(&self, poll: Poll<Result<Requeue, Failed>>) -> Poll<Result<Result<Requeue, Failed>, Stopped>> {
         match poll {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
@@ -301,7 +302,7 @@ impl<'r, N: Note> Run<'r, N> {
         }
     }
 
-    /// Counts a wait as under way until the result is dropped.
+    /// Counts a wait as in flight until the result is dropped.
     fn waits(&self) -> Wait<'_> {
         self.waits.fetch_add(1, Ordering::Relaxed);
         Wait(&self.waits)
@@ -313,11 +314,11 @@ impl<'r, N: Note> Run<'r, N> {
         clock.sleep(clock.jitter(duration, factor)).await;
     }
 
-    /// Whether the process shuts down, so that nothing new is begun.
+    /// Whether the process shuts down, so that the sync begins nothing new.
     fn is_ending(&self) -> bool {
         let is_ending = (self.executor.is_ending)();
         if is_ending {
-            self.deviate("the process ends");
+            self.deviate("the process shuts down");
         }
         is_ending
     }
@@ -342,8 +343,8 @@ impl<'r, N: Note> Run<'r, N> {
         }
     }
 
-    /// Sends a request and notes what its answer means for the caches. Does not return if this process may no longer write:
-    /// [`Executor::run`] does.
+    /// Sends a request and notes the consequences for the ledger. Does not return if this process may no longer write;
+    /// [`Executor::run`] returns instead.
     async fn send(&self, request: Request) -> Result<(Fields, Bytes), Refusal> {
         let request = &request;
         self.account.inspect(|account| account.sends(request));
@@ -356,7 +357,7 @@ impl<'r, N: Note> Run<'r, N> {
             Err(unsent) => Err(unsent),
         };
         let answer = match answer {
-            // Some servers answer a deletion with something else than a status or the object.
+            // Some servers answer a deletion with neither a status nor the object.
             Ok(bytes) if matches!(request.verb, Verb::Delete(..)) => {
                 Ok((Fields::parse(&bytes).unwrap_or_default(), bytes))
             }
@@ -384,8 +385,8 @@ impl<'r, N: Note> Run<'r, N> {
     }
 }
 
-/// The failure of a sync that awaits something else than its [`Io`](super::Io).
+/// Creates the failure of a sync that awaits something other than its [`Io`](super::Io).
 fn foreign_wait() -> Failed {
-    debug_assert!(false, "a sync awaits something else than its requests");
-    Failed::new("bug", "the sync awaits something else than its requests")
+    debug_assert!(false, "a sync awaits something other than its requests");
+    Failed::new("bug", "the sync awaits something other than its requests")
 }

@@ -28,7 +28,7 @@ use crate::{
 const SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
-/// A note of the tests.
+/// The note of the test controller.
 #[derive(Debug)]
 struct Count(u32);
 
@@ -37,7 +37,7 @@ impl Note for Count {
     type Fresh = u32;
 }
 
-/// What the server says to a request: method, last segments of the path, body.
+/// Returns status code and body of an answer. Arguments: method, last segment of the path, body of the request.
 type Script = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
 
 struct World {
@@ -153,7 +153,7 @@ fn status(reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "reason": reason, "message": message})
 }
 
-/// Adopts a Pod, creates Pods and deletes the adopted one.
+/// Adopts a Pod, creates Pods, and deletes the adopted Pod.
 fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed> {
     async move |io: Io<'_, Count>| {
         io.note(Count(1));
@@ -174,7 +174,7 @@ fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed
     }
 }
 
-/// A server that grants everything; versions count up.
+/// Grants every request and returns fixed versions.
 fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
     match method {
         "GET" => (200, json!({"metadata": {"name": "web", "uid": "SET", "resourceVersion": "3"}})),
@@ -184,15 +184,15 @@ fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_granted_is_as_forecast() {
+async fn a_fully_granted_sync_matches_its_forecast() {
     let world = world(granting);
     let (outcome, account) = world.run(sync(3)).await;
     assert_eq!(outcome.unwrap(), Requeue::AsPlanned);
     assert_eq!(
         account,
         [
-            "read ReplicaSet web: to adopt, it must still be there and not be deleted",
-            "adopt Pod orphan: nobody controls it and it is selected",
+            "read ReplicaSet web: an owner must exist and not be terminating to adopt",
+            "adopt Pod orphan: the selector matches it and it has no controller",
             "create 3 Pods",
             "delete Pod orphan: there are too many",
         ]
@@ -204,7 +204,7 @@ async fn what_is_granted_is_as_forecast() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_names_the_object_that_was_judged_at_the_version_at_which_the_sync_has_left_it() {
+async fn a_write_names_its_object_at_the_version_of_the_last_write_of_the_sync() {
     let world = world(granting);
     world.run(sync(0)).await.0.unwrap();
     let requests = world.requests.lock();
@@ -218,7 +218,7 @@ async fn a_write_names_the_object_that_was_judged_at_the_version_at_which_the_sy
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_out_and_what_is_added_say_why() {
+async fn omitted_requests_state_their_reason() {
     let world = world(|method, name, body| match method {
         "POST" => (403, status("Forbidden", "exceeded quota")),
         _ => granting(method, name, body),
@@ -265,7 +265,7 @@ async fn a_change_of_a_child_ends_the_claim_and_the_ledger_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_is_deleted_adopts_nothing() {
+async fn an_owner_that_was_replaced_adopts_nothing() {
     let world = world(|method, name, body| match method {
         "GET" => (200, json!({"metadata": {"name": "web", "uid": "OTHER"}})),
         _ => granting(method, name, body),
@@ -281,22 +281,22 @@ async fn an_owner_that_is_deleted_adopts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_write_stops_at_once_and_who_ends_begins_nothing_new() {
+async fn a_process_without_the_lease_stops_at_once_and_an_ending_process_begins_nothing_new() {
     let world = world(granting);
     *world.ends.lock() = true;
     let (outcome, account) = world.run(sync(2)).await;
     assert_eq!(outcome.unwrap(), Requeue::After(Duration::ZERO), "the claim is not complete");
-    assert!(account.iter().all(|line| line.ends_with("left out: the process ends")), "{account:?}");
+    assert!(account.iter().all(|line| line.ends_with("left out: the process shuts down")), "{account:?}");
     assert!(world.requests().is_empty());
     *world.ends.lock() = false;
     world.keeper.close();
     let (outcome, account) = world.run(sync(2)).await;
     assert_eq!(outcome.unwrap_err().retry, Retry::Stop);
-    assert!(account.iter().skip(2).all(|line| line.contains("this process may not write any more")), "{account:?}");
+    assert!(account.iter().skip(2).all(|line| line.contains("this process may no longer write")), "{account:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_child_is_not_taken_for_the_one_whose_creation_was_not_answered() {
+async fn an_adopted_child_is_not_mistaken_for_the_child_of_a_lost_create() {
     let world = world(|method, name, body| match method {
         "POST" => (504, status("Timeout", "no answer")),
         _ => granting(method, name, body),
@@ -335,18 +335,18 @@ async fn the_second_write_of_an_object_follows_the_first() {
     assert!(world.ledger.awaits_write(&Uid::new("SET"), PODS));
 }
 
-/// Changes only memory.
+/// Changes the controller's memory and sends nothing.
 async fn notes(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     io.note(Count(4));
     Ok(Requeue::RateLimited)
 }
 
 #[test]
-fn a_forecast_that_sends_nothing_is_quiet() {
+fn a_forecast_without_requests_has_no_account() {
     assert!(forecast(Timestamp::UNIX_EPOCH, notes).account.is_none());
 }
 
-/// Reads the metadata of an object, waits, and asks memory something.
+/// Reads the metadata of an object, pauses, and observes again.
 async fn asks(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
     io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
@@ -357,7 +357,7 @@ async fn asks(io: Io<'_, Count>) -> Result<Requeue, Failed> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_is_lengthened_and_a_question_is_answered() {
+async fn a_pause_is_lengthened_and_a_sync_observes_again() {
     let world = world(granting);
     let clock = world.executor.api.clock();
     let begun = clock.instant();
@@ -368,7 +368,7 @@ async fn a_pause_is_lengthened_and_a_question_is_answered() {
     assert!(took > Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
 }
 
-/// Lists objects, then patches one for each of several reasons.
+/// Lists objects, then patches one object three times for two different reasons.
 async fn lists_and_patches(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
     if let Ok(Some(list)) = io.send_and_read::<Value>(list).await {
@@ -381,7 +381,7 @@ async fn lists_and_patches(io: Io<'_, Count>) -> Result<Requeue, Failed> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_are_alike_are_one_line_with_all_reasons() {
+async fn equal_requests_share_a_line_with_all_reasons() {
     let world = world(|method, name, body| match (method, name) {
         ("GET", "pods") => (200, json!({"items": []})),
         _ => granting(method, name, body),
@@ -393,7 +393,7 @@ async fn requests_that_are_alike_are_one_line_with_all_reasons() {
 }
 
 #[test]
-fn what_is_created_is_named_in_the_words_of_the_request() {
+fn created_objects_are_named_by_the_kind_in_the_request() {
     let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), Body::default()).kind(kind);
     let forecast = forecast(Timestamp::UNIX_EPOCH, async |io: Io<'_, Count>| {
         for kind in ["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"] {
@@ -405,7 +405,7 @@ fn what_is_created_is_named_in_the_words_of_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_awaited_deletion_is_awaited_once_the_object_is_known_to_be_gone() {
+async fn a_deletion_is_awaited_once_the_server_confirms_it() {
     for (code, reason, awaited) in [(200, "", 1), (404, "NotFound", 1), (409, "Conflict", 0), (500, "InternalError", 0)]
     {
         let world = world(move |_, name, _| match code {
@@ -421,15 +421,15 @@ async fn an_awaited_deletion_is_awaited_once_the_object_is_known_to_be_gone() {
     }
 }
 
-/// The object of a sync that nobody has to name.
+/// A subject whose object and children must not be read.
 struct Nameless(Mutex<Vec<u32>>);
 
 impl Subject<Count> for Nameless {
     fn object(&self) -> (ObjectRef, Uid) {
-        panic!("nobody needs it")
+        panic!("the object must not be read")
     }
     fn children(&self) -> HashSet<Uid> {
-        panic!("nobody needs them")
+        panic!("the children must not be read")
     }
     fn note(&self, Count(note): Count) {
         self.0.lock().push(note);
@@ -448,7 +448,7 @@ async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_are_begun_while_there_is_room() {
+async fn no_more_members_than_permitted_are_in_flight() {
     let world = world(granting);
     let patch = async |io: Io<'_, Count>, name| {
         let answer = io.send(Request::patch(PODS, &pod(name).0, Patch::Merge, Body::default())).await;
@@ -466,10 +466,10 @@ async fn members_are_begun_while_there_is_room() {
     assert_eq!((clock.instant() - begun).as_secs(), 2);
 }
 
-/// A sync may await requests, pauses and groups of both. Anything else would stop it for good, in a forecast as well.
+/// A sync may await requests, pauses and groups of both. Anything else would block the sync for ever, in a forecast as well.
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "awaits something else")]
-async fn a_sync_that_awaits_something_else_is_a_bug() {
+#[should_panic(expected = "awaits something other")]
+async fn a_sync_that_awaits_anything_but_io_is_a_bug() {
     let world = world(granting);
     let foreign = async |io: Io<'_, Count>| {
         let _ = io.send(Request::get(PODS, &"shop".into(), &"a".into())).await;

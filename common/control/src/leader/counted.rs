@@ -1,10 +1,10 @@
-//! What an election counts.
+//! The metrics of an election.
 
 use crate::metrics::{Counter, Gauge, Metrics, Stability};
 
 use super::Settings;
 
-/// Counts probations by what became of them.
+/// Counters of probations, by result.
 pub(super) struct Probations {
     pub(super) begun: Counter,
     pub(super) passed: Counter,
@@ -16,7 +16,7 @@ impl Probations {
         let counters = metrics.counter(
             "nonet_leader_probations_total",
             Stability::Alpha,
-            "Probations of versions that lead: begun and passed by this process, or found to have failed in another when it took the lease. 'name' is the string used to identify the lease.",
+            "Probations of leading versions: begun or passed by this process, or failed in the previous leader when this process took the lease. 'name' is the string used to identify the lease.",
             &["name", "result"],
         );
         let of = |result: &str| counters.with(&[name, result]);
@@ -24,13 +24,13 @@ impl Probations {
     }
 }
 
-/// The metrics of one election.
+/// The metrics of one election, labelled with the name of its Lease.
 pub(super) struct ElectionMetrics {
     pub(super) leading: Gauge,
     /// 1 while the Lease is held for a hand-over.
     pub(super) held: Gauge,
     pub(super) slow_path: Counter,
-    /// None if versions do not matter.
+    /// `None` without `--probation`.
     pub(super) probations: Option<Probations>,
 }
 
@@ -49,7 +49,7 @@ impl ElectionMetrics {
         );
         let held = gauge(
             "nonet_leader_election_held",
-            "1 while the lease is held for a hand-over, so that nobody leads and nobody is meant to. \
+            "1 while the lease is held for a hand-over, so that no process leads, as intended. \
              'name' is the string used to identify the lease.",
         );
         let help = "Total number of slow path exercised in renewing leader leases. \

@@ -1,4 +1,4 @@
-//! The Lease of an election, and its wire form.
+//! The Lease of an election, and its encoding.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use k8s_openapi::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The holder of a Lease that an operator has created so that nobody leads: `deploy/controllers/*/hold`.
+/// The holder identity of a hold: a Lease that an operator creates to prevent leadership (`deploy/controllers/*/hold`).
 pub const HOLDER_OF_HOLDS: &str = "held-for-hand-over";
 
 /// The five fields of a Lease that an election writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Who holds it; empty when released.
+    /// `holderIdentity`; empty after a release.
     pub holder: String,
-    /// For how long others wait, in seconds.
+    /// `leaseDurationSeconds`: how long other candidates wait after the last change.
     pub duration_seconds: i64,
-    /// Since when it is held.
+    /// `acquireTime`: the start of the holder's leadership.
     pub acquired: Option<Timestamp>,
-    /// When it was last renewed, by its holder's clock.
+    /// `renewTime`: the last renewal, by the holder's clock.
     pub renewed: Option<Timestamp>,
-    /// How often the holder changed.
+    /// `leaseTransitions`: the number of changes of the holder.
     pub transitions: i64,
 }
 
 impl Record {
-    /// Equality as upstream sees it: times count by their seconds.
+    /// Whether upstream considers the records equal: times are compared in whole seconds.
     pub(super) fn looks_like(&self, other: &Self) -> bool {
         let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
         self.holder == other.holder
@@ -44,22 +44,22 @@ impl Record {
         Duration::from_secs(u64::try_from(self.duration_seconds).unwrap_or(0))
     }
 
-    /// Whether an operator keeps everybody from leading, for a hand-over. Such a Lease never expires.
+    /// Whether an operator holds the Lease for a hand-over. Such a Lease never expires.
     pub fn is_hold(&self) -> bool {
         self.holder == HOLDER_OF_HOLDS
     }
 }
 
-/// A Lease: its metadata as the server sent it, and the record.
+/// A Lease: its metadata as the server sent them, and its record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lease {
-    /// Metadata, passed back as it came.
+    /// Metadata, written back as received.
     pub metadata: Map<String, Value>,
-    /// The record.
+    /// The fields of `spec`.
     pub record: Record,
 }
 
-/// A Lease as it is sent. All five fields are always written, an empty holder too.
+/// Encodes a Lease for a write. Contains all five fields, also an empty holder.
 pub(super) fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
     let mut metadata = lease.metadata.clone();
     metadata.insert("namespace".to_owned(), json!(namespace));
@@ -77,9 +77,9 @@ pub(super) fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
     json!({ "apiVersion": v1::Lease::API_VERSION, "kind": v1::Lease::KIND, "metadata": metadata, "spec": spec })
 }
 
-/// A Lease as it is received. Fields that are absent count as empty.
+/// Decodes a Lease. Missing fields count as empty.
 pub(super) fn read(bytes: &[u8]) -> Result<Lease, String> {
-    /// Metadata goes back as it came, whatever is in it.
+    /// Metadata stay undecoded, so that unknown fields are written back.
     #[derive(Deserialize)]
     struct Received {
         metadata: Map<String, Value>,

@@ -1,24 +1,24 @@
-//! What an election is told from outside, and what it asks of its process.
+//! Commands to an election, and requests from the election to its process.
 
 use tokio::sync::watch as channel;
 
-/// What an election is told.
+/// The goal of an election. Later variants replace earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Order {
-    /// Lead if possible.
+    /// Acquire the Lease and lead.
     Stand,
-    /// Do not begin to lead; a leader goes on until it is told to release.
+    /// Do not start to lead. A leader keeps the Lease until `Release`.
     Drain,
-    /// Give the Lease up.
+    /// Release the Lease.
     Release,
 }
 
-/// Tells an election to end. Dropping it ends nothing.
+/// Ends an election. Dropping the handle does not end the election.
 #[derive(Clone, Debug)]
 pub struct Stop(pub(super) channel::Sender<Order>);
 
 impl Stop {
-    /// No new leadership: a candidate withdraws, a leader keeps its Lease for what is still being finished.
+    /// Prevents new leadership: a candidate withdraws, and a leader keeps its Lease for the work in progress.
     pub fn drain(&self) {
         self.0.send_if_modified(|order| {
             let rises = *order < Order::Drain;
@@ -27,21 +27,21 @@ impl Stop {
         });
     }
 
-    /// Ends leadership and gives the Lease up. The caller has made sure that nothing is left that could write.
+    /// Ends leadership and releases the Lease. The caller ensures that nothing in this process can write any more.
     pub fn release(&self) {
         self.0.send_replace(Order::Release);
     }
 }
 
-/// Resolves when a standby of another version asks for the Lease that this process holds.
+/// Reports that a standby of another version asks for the Lease of this process.
 #[derive(Clone, Debug)]
 pub struct Question(pub(super) channel::Receiver<bool>);
 
 impl Question {
-    /// Waits for it, forever if it never comes. Safe to cancel. The process then has to end in good order, by [`Stop`].
+    /// Waits until a standby asks for the Lease. Cancel safe. The caller then ends the process in good order with [`Stop`].
     pub async fn asked(mut self) {
         if self.0.wait_for(|asked| *asked).await.is_err() {
-            // An election that is over is asked for nothing any more.
+            // No standby can ask an election that has ended.
             std::future::pending::<()>().await;
         }
     }

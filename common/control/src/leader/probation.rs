@@ -1,16 +1,16 @@
-//! Versions of a leader, as annotations of its Lease: what they say, and what follows from them. No I/O, no clock.
+//! Versions of leaders, recorded in annotations of the Lease. No I/O, no clock.
 //!
 //! ```text
-//!                 asks, and is given the Lease            leads for the time of its probation
+//!                 asks, and gets the Lease                leads for the time of its probation
 //!   new version ───────────────────────────► on probation ──────────────────────────────────► proven
 //!                                                 │                                              ▲
-//!                                                 │ dies, or loses the Lease                     │ leads long enough
-//!                                                 ▼                                              │ when nobody else does
+//!                                                 │ crashes, or loses the Lease                  │ leads long enough
+//!                                                 ▼                                              │ without other candidates
 //!                                              failed ───────────────────────────────────────────┘
 //! ```
-//! Only candidates with a [`Probation`] read or write these annotations. They describe a term of office: who held the Lease, at
-//! which number of transitions. A holder that does not know them leaves them in place and begins a term of its own, so that
-//! they are recognized as outdated.
+//! Only candidates with a [`Probation`] read or write these annotations. The annotations describe one term: a holder, and the
+//! number of transitions at its start. A holder that does not know the annotations leaves them in place. Its own term has another
+//! number, so that the annotations are recognized as outdated.
 
 use std::time::Duration;
 
@@ -20,84 +20,85 @@ use serde_json::{Value, json};
 use super::lease::{Lease, Record};
 use crate::duration;
 
-/// The term that the annotations were written in: its holder, and the number of transitions at its beginning.
+/// The term that the other annotations describe: JSON with the holder and the number of transitions.
 pub const TERM: &str = "nonet/term";
 /// The version of the leader.
 pub const VERSION: &str = "nonet/version";
-/// Versions that have led before and did not fail, the latest first.
+/// Proven versions that led before, the latest first.
 pub const PRECEDED_BY: &str = "nonet/preceded-by";
-/// How long the leader has to lead until its version is proven. Absent once it has.
+/// The time that the leader has to lead until its version is proven. Absent if the version is proven.
 pub const PROBATION: &str = "nonet/probation";
-/// Versions that died or lost the Lease on probation, or did not take it when they were given it. The latest is first.
+/// Versions that failed, the latest first: they crashed or lost the Lease on probation, or did not take a Lease reserved for
+/// them.
 pub const FAILED: &str = "nonet/failed";
-/// The standby that asks for the Lease.
+/// The standby that asks for the Lease, as JSON.
 pub const ASKS: &str = "nonet/asks";
-/// The standby that the Lease was released for.
+/// The standby for which the Lease was released, as JSON.
 pub const RESERVED: &str = "nonet/reserved";
 
-/// How long candidates leave a released Lease to the standby that it is reserved for.
+/// How long other candidates leave a released Lease to the standby for which it is reserved.
 pub const RESERVATION: Duration = Duration::from_secs(5);
-/// How many lease durations a version that failed leaves a free Lease to others.
+/// How many lease durations a failed version leaves an available Lease to other candidates.
 const HOLDS_BACK: u32 = 2;
-/// How many versions an annotation lists at most.
+/// The most versions that an annotation lists.
 const LISTED: usize = 8;
 
-/// What a candidate is, and how long it leads on probation.
+/// The version of a candidate, and the length of a probation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probation {
-    /// Version of the program, with its commit. It contains neither a comma nor white space.
+    /// Version of the program with its commit. Contains neither commas nor white space.
     pub version: String,
-    /// How long a version that is new to the Lease has to lead until it is proven.
+    /// How long a new version has to lead until it is proven.
     pub time: Duration,
 }
 
 /// A standby that asks for the Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applicant {
-    /// Its identity.
+    /// Holder identity of the standby.
     pub identity: String,
-    /// Its version.
+    /// Version of the standby.
     pub version: String,
 }
 
-/// How long one holder had the Lease, as an annotation says.
+/// The identity of a term, as in the annotation [`TERM`].
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Office {
     holder: String,
     transitions: i64,
 }
 
-/// What a leader says about its version.
+/// The version of a leader and of its predecessors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Term {
-    /// Its version.
+    /// Version of the leader.
     pub version: String,
-    /// Versions that have led before and did not fail, the latest first.
+    /// Proven versions that led before, the latest first.
     pub preceded_by: Vec<String>,
-    /// Whether its version is not proven yet.
+    /// Whether the leader's version is not proven yet.
     pub on_probation: bool,
 }
 
-/// What the annotations of a Lease say.
+/// The decoded annotations of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    /// The term of the holder, or of the last one if the Lease is released. None if that holder wrote no version.
+    /// The term of the holder; for a released Lease, of its last holder. `None` if that holder recorded no version.
     pub term: Option<Term>,
-    /// Versions that have failed, the latest first.
+    /// Versions that failed, the latest first.
     pub failed: Vec<String>,
     /// The standby that asks for the Lease.
     pub asks: Option<Applicant>,
-    /// The standby that the Lease was released for.
+    /// The standby for which the Lease was released.
     pub reserved_for: Option<Applicant>,
 }
 
 impl Annotations {
-    /// Reads the annotations of a Lease. Those of an earlier term are left out, except for failures.
+    /// Decodes the annotations of a Lease. Annotations of an earlier term are ignored, except for the failed versions.
     pub fn read(lease: &Lease) -> Self {
         let Some(all) = lease.metadata.get("annotations").and_then(Value::as_object) else { return Self::default() };
         let text = |key: &str| all.get(key).and_then(Value::as_str);
         let failed = list(text(FAILED));
-        // The holder that the record names, or the last one before it was released, has to have held that office.
+        // The annotations count if they describe the term of the current holder, or of the last holder before the release.
         let record = &lease.record;
         let is_of = |office: Office| {
             office.transitions == record.transitions && (record.holder.is_empty() || record.holder == office.holder)
@@ -114,7 +115,7 @@ impl Annotations {
         Self { term, failed, asks: applicant(ASKS), reserved_for: applicant(RESERVED) }
     }
 
-    /// What a version is to this Lease while another process holds it, or nobody does.
+    /// Returns the standing of a version while this process does not hold the Lease.
     pub fn standing_of(&self, version: &str) -> Standing {
         let has_failed = self.failed.iter().any(|failed| failed == version);
         match &self.term {
@@ -126,14 +127,15 @@ impl Annotations {
         }
     }
 
-    /// The standby that is to have the Lease next, if one has asked for it and may have it.
+    /// Returns the standby that gets the Lease next: one that asks for it and may have it.
     pub fn successor(&self) -> Option<&Applicant> {
         self.asks.as_ref().filter(|applicant| self.standing_of(&applicant.version).may_ask())
     }
 
-    /// How much longer than others a candidate leaves alone a Lease that it could take.
+    /// Returns how long a candidate leaves an available Lease to other candidates.
     ///
-    /// A version that failed, or has just died on probation, leaves the Lease to others, and takes it if there are none.
+    /// A version that failed, or that has just crashed on probation, waits for other candidates and takes the Lease if there are
+    /// none.
     pub fn restraint(&self, identity: &str, version: &str, record: &Record, lease_duration: Duration) -> Duration {
         let released = record.holder.is_empty();
         let is_reserved = released && self.reserved_for.as_ref().is_some_and(|heir| heir.identity != identity);
@@ -143,9 +145,9 @@ impl Annotations {
         reservation.max(if unproven { lease_duration * HOLDS_BACK } else { Duration::ZERO })
     }
 
-    /// The version that fails if a candidate of another one takes the Lease as `record` shows it.
+    /// Returns the version that fails if a candidate of another version takes the Lease in the state `record`.
     ///
-    /// A leader that released the Lease on probation was told to stop, which says nothing about its version.
+    /// A leader that released the Lease on probation was stopped. This says nothing about its version.
     fn failure(&self, record: &Record) -> Option<&str> {
         if record.holder.is_empty() {
             return self.reserved_for.as_ref().map(|heir| &*heir.version);
@@ -153,7 +155,7 @@ impl Annotations {
         self.term.as_ref().filter(|term| term.on_probation).map(|term| &*term.version)
     }
 
-    /// The term that a candidate of this version begins by taking the Lease as `record` shows it.
+    /// Returns the term that begins when a candidate of `version` takes the Lease in the state `record`.
     pub fn accession(&self, version: &str, record: &Record) -> Accession {
         let condemned = self.failure(record).filter(|failed| *failed != version).map(str::to_owned);
         let failed: Vec<_> =
@@ -180,37 +182,37 @@ impl Term {
     }
 }
 
-/// What a version is to the Lease.
+/// The relation between a version and the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The last holder wrote no version: versions do not matter.
+    /// The last holder recorded no version, so that versions do not matter.
     Unrelated,
-    /// The leader's version, or one that has led before: it may follow the leader at any time.
+    /// The leader's version, or a proven version that led before. It may follow the leader at any time.
     Proven,
     /// The leader's version, which is not proven yet.
     OnProbation,
-    /// It died or lost the Lease on probation, or did not take it when it was given it.
+    /// The version crashed or lost the Lease on probation, or did not take a Lease that was reserved for it.
     Failed,
-    /// It has not led yet.
+    /// The version has not led yet.
     New {
-        /// The leader's version.
+        /// Version of the leader.
         leader: String,
-        /// Whether that is not proven yet.
+        /// Whether the leader's version is not proven yet.
         leader_on_probation: bool,
     },
 }
 
 impl Standing {
-    /// Whether a standby of this version asks for the Lease, and is given it. A leader on probation is left alone.
+    /// Whether a standby of this version may ask for the Lease. No standby asks a leader on probation.
     pub fn may_ask(&self) -> bool {
         matches!(self, Self::New { leader_on_probation: false, .. })
     }
 }
 
-/// What a new leader writes down.
+/// The content of a new leader's annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accession {
-    /// Its term.
+    /// The term of the new leader.
     pub term: Term,
     /// Versions that failed, the latest first.
     pub failed: Vec<String>,
@@ -218,10 +220,10 @@ pub struct Accession {
     pub condemned: Option<String>,
 }
 
-/// Writes a leader's term into its Lease, which has its holder and its number of transitions already. Questions and
-/// reservations are taken out: they are answered.
+/// Writes the annotations of a leader's term into its Lease, whose record is complete. Removes requests and reservations, which
+/// have been granted or are outdated.
 ///
-/// A version that is proven is no longer among those that failed.
+/// A proven version is removed from the failed versions.
 pub fn sign(lease: &mut Lease, term: &Term, probation: &Probation) {
     let mut failed = Annotations::read(lease).failed;
     failed.retain(|version| term.on_probation || *version != term.version);
@@ -235,23 +237,23 @@ pub fn sign(lease: &mut Lease, term: &Term, probation: &Probation) {
     annotate(lease, FAILED, joined(&failed));
 }
 
-/// Writes into a Lease which versions failed.
+/// Writes the failed versions into a Lease.
 pub fn condemn(lease: &mut Lease, failed: &[String]) {
     annotate(lease, FAILED, joined(failed));
 }
 
-/// Writes into another's Lease that a standby asks for it.
+/// Writes a standby's request into the Lease of another holder.
 pub fn ask(lease: &mut Lease, applicant: &Applicant) {
     annotate(lease, ASKS, Some(json!(applicant).to_string()));
 }
 
-/// Writes into a Lease that is being released which standby it is reserved for.
+/// Writes a reservation into a Lease that is about to be released; removes an old one if `heir` is `None`.
 pub fn reserve(lease: &mut Lease, heir: Option<&Applicant>) {
     annotate(lease, ASKS, None);
     annotate(lease, RESERVED, heir.map(|heir| json!(heir).to_string()));
 }
 
-/// Sets or removes one annotation.
+/// Sets an annotation, or removes it if `value` is `None`.
 fn annotate(lease: &mut Lease, key: &str, value: Option<String>) {
     match (lease.metadata.get_mut("annotations").and_then(Value::as_object_mut), value) {
         (Some(all), Some(value)) => drop(all.insert(key.to_owned(), Value::String(value))),
@@ -299,7 +301,7 @@ mod tests {
         Probation { version: version.to_owned(), time: Duration::from_mins(1) }
     }
 
-    /// A Lease as a leader of this term writes it.
+    /// A Lease as a leader writes it in this term.
     fn signed(holder: &str, term: &Term) -> Lease {
         let mut lease = Lease { record: record(holder), ..Lease::default() };
         sign(&mut lease, term, &probation(&term.version));
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_writes_is_read_back_and_readable_by_people() {
+    fn annotations_of_a_leader_are_readable_by_people_and_decode_to_the_same_term() {
         let mut lease = signed("b", &term(B, &[A, C], true));
         condemn(&mut lease, &owned(&["0.9.0+z"]));
         assert_eq!(
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn other_annotations_stay_and_odd_metadata_is_survived() {
+    fn other_annotations_stay_and_malformed_metadata_is_tolerated() {
         for before in [json!({"team": "x"}), json!(null), json!("odd"), json!({})] {
             let kept = before.get("team").cloned();
             let metadata = [("annotations".to_owned(), before)].into_iter().collect();
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_that_another_holder_left_in_place_count_for_nothing_but_failures() {
+    fn annotations_of_an_earlier_term_are_ignored_except_for_failures() {
         let mut lease = signed("a", &term(A, &[], true));
         condemn(&mut lease, &owned(&[C]));
         ask(&mut lease, &applicant("b", B));
@@ -348,17 +350,17 @@ mod tests {
         let outdated = Annotations { failed: owned(&[C]), ..Annotations::default() };
         let mut taken = lease.clone();
         taken.record = Record { transitions: 5, ..record("foreign") };
-        assert_eq!(Annotations::read(&taken), outdated, "a client-go elector has taken it");
+        assert_eq!(Annotations::read(&taken), outdated, "a client-go elector has taken the Lease");
         taken.record.holder.clear();
-        assert_eq!(Annotations::read(&taken), outdated, "and released it");
+        assert_eq!(Annotations::read(&taken), outdated, "the client-go elector has released the Lease");
         lease.record.holder = "held-for-hand-over".to_owned();
         assert_eq!(Annotations::read(&lease), outdated, "kubectl has changed the holder and nothing else");
         lease.record.holder.clear();
-        assert!(Annotations::read(&lease).term.is_some(), "its own holder has released it");
+        assert!(Annotations::read(&lease).term.is_some(), "its holder has released the Lease");
     }
 
     #[test]
-    fn standings_of_versions() {
+    fn the_standing_of_a_version_follows_from_the_last_term_and_the_failures() {
         let proven = |leader: &str| Standing::New { leader: leader.to_owned(), leader_on_probation: false };
         for (leader, failed, version, expected, asks) in [
             (None, &[][..], A, Standing::Unrelated, false),
@@ -384,18 +386,18 @@ mod tests {
             let standing = annotations.standing_of(version);
             assert_eq!((standing.clone(), standing.may_ask()), (expected, asks), "{version} at {annotations:?}");
             let asked = Annotations { asks: Some(applicant("x", version)), ..annotations };
-            assert_eq!(asked.successor().is_some(), asks, "a leader grants what a standby may ask: {asked:?}");
+            assert_eq!(asked.successor().is_some(), asks, "a leader grants permitted requests: {asked:?}");
         }
     }
 
     #[test]
-    fn terms_that_follow_terms() {
-        // The last term, whether its holder released the Lease, failed versions, the new leader; its term, and who failed.
+    fn a_new_term_follows_from_the_last_term() {
+        // Last term, whether its holder released the Lease, failed versions, new leader; expected term, expected failed version.
         for (last, released, failed, version, expected, condemned) in [
             (None, true, &[][..], A, term(A, &[], false), None),
             (None, false, &[], A, term(A, &[], false), None),
             (None, true, &[A], A, term(A, &[], true), None),
-            // An upgrade, with or without release.
+            // An upgrade, with or without a release.
             (Some(term(A, &[], false)), true, &[], B, term(B, &[A], true), None),
             (Some(term(A, &[], false)), false, &[], B, term(B, &[A], true), None),
             (Some(term(B, &[A], false)), true, &[], C, term(C, &[B, A], true), None),
@@ -403,14 +405,14 @@ mod tests {
             (Some(term(B, &[A], false)), false, &[], B, term(B, &[A], false), None),
             (Some(term(B, &[A], true)), false, &[], B, term(B, &[A], true), None),
             (Some(term(B, &[A], true)), true, &[], B, term(B, &[A], true), None),
-            // A version dies on probation, or is told to stop.
+            // A version crashes on probation, or is stopped.
             (Some(term(B, &[A], true)), false, &[], A, term(A, &[], false), Some(B)),
             (Some(term(B, &[A], true)), true, &[], A, term(A, &[], false), None),
             (Some(term(B, &[A], true)), false, &[], C, term(C, &[A], true), Some(B)),
             // A roll-back.
             (Some(term(B, &[A], false)), true, &[], A, term(A, &[B], false), None),
             (Some(term(B, &[A], false)), false, &[], A, term(A, &[B], false), None),
-            // The last resort.
+            // A failed version without other candidates.
             (Some(term(A, &[], false)), false, &[B], B, term(B, &[A], true), None),
         ] {
             let holder = if released { "" } else { "x" };
@@ -424,16 +426,16 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_does_not_take_what_it_was_given_has_failed() {
+    fn a_version_that_does_not_take_its_reserved_lease_has_failed() {
         let reserved_for = Some(applicant("b", B));
         let found = Annotations { term: Some(term(A, &[], false)), reserved_for, ..Annotations::default() };
         assert_eq!(found.accession(A, &record("")).condemned.as_deref(), Some(B));
-        assert_eq!(found.accession(B, &record("")).condemned, None, "another replica of it has taken the Lease");
+        assert_eq!(found.accession(B, &record("")).condemned, None, "another replica has taken the Lease");
         assert_eq!(found.accession(B, &record("")).term, term(B, &[A], true));
     }
 
     #[test]
-    fn versions_that_failed_do_not_precede_and_are_listed_once_and_not_for_ever() {
+    fn failed_versions_do_not_precede_and_are_listed_once_up_to_a_limit() {
         let found = Annotations {
             term: Some(term(B, &[C, A], true)),
             failed: owned(&[C, B, "1", "2", "3", "4", "5", "6", "7"]),
@@ -445,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proven_version_is_no_longer_among_those_that_failed() {
+    fn a_proven_version_is_removed_from_the_failed_versions() {
         let mut lease = signed("b", &term(B, &[A], true));
         condemn(&mut lease, &owned(&[B, C]));
         sign(&mut lease, &term(B, &[A], true), &probation(B));
@@ -455,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_a_free_lease_to_others() {
+    fn failed_versions_and_reservations_delay_the_take_over_of_an_available_lease() {
         let after = |last: Term, failed: &[&str], heir: Option<&str>| Annotations {
             term: Some(last),
             failed: owned(failed),

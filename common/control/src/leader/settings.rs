@@ -1,34 +1,35 @@
-//! Who stands for which Lease, and how fast.
+//! The settings of an election: its Lease, its candidate, and its timing.
 
 use std::time::Duration;
 
 use super::probation::Probation;
 use crate::{clock::Clock, duration};
 
-/// How a wait between attempts is lengthened at most. Upstream: `leaderelection.JitterFactor`.
+/// The most by which jitter lengthens a wait between attempts, as a factor of the retry period. Upstream:
+/// `leaderelection.JitterFactor`.
 pub(super) const JITTER: f64 = 1.2;
 
-/// Who stands for which Lease, and how fast.
+/// The settings of one candidate: its Lease, its identity, and its timing.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Name of the Lease.
+    /// `metadata.name` of the Lease.
     pub name: String,
-    /// Its namespace.
+    /// `metadata.namespace` of the Lease.
     pub namespace: String,
-    /// This candidate. [`identity`] makes one.
+    /// Holder identity of this candidate, unique for each start. See [`identity`].
     pub identity: String,
-    /// How long others wait after the last change they saw.
+    /// How long other candidates wait after the last change that they saw.
     pub lease_duration: Duration,
-    /// How long a leader goes on after it sent its last successful renewal.
+    /// How long a leader may write after the sending of its last successful renewal.
     pub renew_deadline: Duration,
-    /// How long to wait between attempts.
+    /// The wait between attempts, before jitter.
     pub retry_period: Duration,
-    /// What this candidate's version is, and how long a new one leads on probation. None if versions do not matter.
+    /// Version of this candidate, and length of a probation; `None` if versions do not matter.
     pub probation: Option<Probation>,
 }
 
 impl Settings {
-    /// Upstream's timing: 15s, 10s, 2s.
+    /// Creates settings with upstream's timing: 15s lease duration, 10s renew deadline, 2s retry period.
     pub fn new(namespace: &str, name: &str, identity: String) -> Self {
         Self {
             name: name.to_owned(),
@@ -41,15 +42,16 @@ impl Settings {
         }
     }
 
-    /// How long others wait: a Lease tells it in whole seconds.
+    /// Returns the lease duration as the Lease states it: in whole seconds.
     pub(super) fn told_duration(&self) -> Duration {
         Duration::from_secs(self.lease_duration.as_secs())
     }
 
-    /// What is wrong with the timing, if anything is.
+    /// Checks the timing; the error describes the problem.
     ///
-    /// Upstream compares the durations as they are given, and so lets a leader with a lease duration of 10.9s go on for the
-    /// 10.5s of its renew deadline while others wait for the 10s that its Lease tells them. Here the Lease counts.
+    /// Upstream compares the durations of the flags. A leader with a lease duration of 10.9s may then write for the 10.5s of its
+    /// renew deadline, while other candidates wait only for the 10s that its Lease states. This check uses the duration that the
+    /// Lease states.
     pub fn check(&self) -> Result<(), String> {
         let [lease, deadline, retry] =
             [self.lease_duration, self.renew_deadline, self.retry_period].map(duration::format);
@@ -61,7 +63,7 @@ impl Settings {
             return Err(format!("lease duration ({lease}) must be at least 1s"));
         }
         if told <= self.renew_deadline {
-            let whole = if told == self.lease_duration { "" } else { ", in whole seconds as others are told it," };
+            let whole = if told == self.lease_duration { "" } else { ", which the lease states in whole seconds," };
             return Err(format!("lease duration ({lease}){whole} must be greater than renew deadline ({deadline})"));
         }
         if self.renew_deadline <= self.retry_period.mul_f64(JITTER) {
@@ -71,13 +73,13 @@ impl Settings {
         Ok(())
     }
 
-    /// How long one request may take.
+    /// Returns the time-out of one request: half the renew deadline, at least one second.
     pub fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 }
 
-/// `<hostname>_<uuid>`: a candidate's name, new with every start.
+/// Returns a holder identity that is unique for each start: `<hostname>_<uuid>`.
 pub fn identity(hostname: &str, clock: &Clock) -> String {
     format!("{hostname}_{}", clock.uuid())
 }

@@ -1,4 +1,4 @@
-//! What the rest of the process may know of its election.
+//! The state of an election, for the rest of the process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,13 +19,13 @@ use crate::{
     meta::{Uid, Version},
 };
 
-/// By how much a leader's last success may lie behind the end of its Lease before it counts as ill.
+/// Grace after the Lease has expired before the health check fails.
 const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 
-/// What the rest of the process may know of its election.
+/// A view of an election's state. Clones share the state.
 #[derive(Clone)]
 pub struct Status {
-    /// What the election knows of itself.
+    /// Updated by the election after each attempt.
     pub(super) state: Arc<Mutex<State>>,
     pub(super) clock: Clock,
     pub(super) settings: Settings,
@@ -36,14 +36,14 @@ pub(super) struct State {
     pub(super) leading: bool,
     pub(super) renewed: Option<Instant>,
     pub(super) last_error: String,
-    /// Since when this process leads on probation, if it does.
+    /// The start of this leader's probation; `None` if this process is not on probation.
     pub(super) on_probation_since: Option<Instant>,
-    /// The Lease as it was last read or written.
+    /// The Lease as last read or written.
     pub(super) lease: Option<Lease>,
 }
 
 impl State {
-    /// Who holds the Lease; empty if nobody.
+    /// Returns the holder identity of the Lease; empty if there is no holder.
     fn holder(&self) -> &str {
         self.lease.as_ref().map_or("", |lease| &lease.record.holder)
     }
@@ -54,17 +54,17 @@ impl State {
 }
 
 impl Status {
-    /// Whether this process leads.
+    /// Whether this process is the leader.
     pub fn is_leading(&self) -> bool {
         self.state.lock().leading
     }
 
-    /// Whether the Lease is held for a hand-over, so that nobody is to lead.
+    /// Whether an operator holds the Lease for a hand-over.
     pub fn is_held(&self) -> bool {
         self.state.lock().is_held()
     }
 
-    /// The Lease as Events refer to it, at the version that was last seen; nothing before it was read.
+    /// Returns a reference to the Lease for Events, with its last known version; `None` before the Lease was read.
     pub fn lease(&self) -> Option<ObjectRef> {
         let state = self.state.lock();
         let metadata = &state.lease.as_ref().filter(|lease| !lease.metadata.is_empty())?.metadata;
@@ -79,19 +79,19 @@ impl Status {
         })
     }
 
-    /// Until when an operator expects a second writer beside this one, as an annotation of the Lease says.
+    /// Returns the time until which an operator expects a second writer, from an annotation of the Lease.
     pub fn second_writer_expected_until(&self) -> Option<Timestamp> {
         let state = self.state.lock();
         let annotations = state.lease.as_ref()?.metadata.get("annotations")?;
         annotations.get(SECOND_WRITER_EXPECTED_UNTIL)?.as_str()?.parse().ok()
     }
 
-    /// Namespace and name of the Lease, as kubectl takes them: `-n kube-system job-controller`.
+    /// Returns namespace and name of the Lease as arguments of kubectl: `-n kube-system job-controller`.
     pub fn lease_arguments(&self) -> String {
         format!("-n {} {}", self.settings.namespace, self.settings.name)
     }
 
-    /// The role of this process in the election, as a phrase for operators.
+    /// Returns the role of this process in the election, as a phrase for operators.
     pub fn summary(&self) -> String {
         let state = self.state.lock();
         if state.leading {
@@ -102,23 +102,24 @@ impl Status {
                 self.lease_arguments()
             )
         } else if state.holder().is_empty() {
-            "stands by, and nobody holds the Lease".to_owned()
+            "stands by, and the Lease has no holder".to_owned()
         } else {
             format!("stands by for {}", state.holder())
         }
     }
 
-    /// Who was last seen to hold the Lease; empty if nobody.
+    /// Returns the last known holder identity; empty if there was no holder.
     pub fn holder(&self) -> String {
         self.state.lock().holder().to_owned()
     }
 
-    /// Why the last attempt failed, if it did; why the Lease was lost, once it is.
+    /// Returns the error of the last attempt, or the reason why the Lease was lost; empty after a success.
     pub fn last_error(&self) -> String {
         self.state.lock().last_error.clone()
     }
 
-    /// Fails if this process leads and has not renewed its Lease for much too long: it hangs. A standby is healthy.
+    /// Fails if this process leads and its last renewal is older than the lease duration plus 20 seconds. The process hangs then.
+    /// A standby is always healthy.
     pub fn healthy(&self) -> Result<(), String> {
         let state = self.state.lock();
         let renewed = state.renewed.filter(|_| state.leading);
@@ -129,8 +130,9 @@ impl Status {
         Ok(())
     }
 
-    /// Fails while this process's version is not proven: a leader on probation, and a standby of a version that has not led, or
-    /// has failed. Standbys of the version that leads, or has led before, can follow at once.
+    /// Fails while the version of this process is not proven: on a leader on probation, and on a standby whose version has not
+    /// led or has failed. Standbys of the leader's version, if proven, and of its proven predecessors can follow at once and are
+    /// ready.
     pub fn ready(&self) -> Result<(), String> {
         let Some(Probation { version, time }) = &self.settings.probation else { return Ok(()) };
         let state = self.state.lock();

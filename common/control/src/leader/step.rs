@@ -1,4 +1,4 @@
-//! What one attempt to acquire or renew a Lease asks for, and what it concludes: no I/O, no clock.
+//! The steps of one attempt to acquire or to renew a Lease. No I/O, no clock.
 //!
 //! Upstream: `client-go/tools/leaderelection`, `tryAcquireOrRenew`.
 
@@ -16,42 +16,42 @@ use crate::{
     succession::{self, WrittenVersions},
 };
 
-/// Now, on both clocks.
+/// The current time on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
-    /// Monotonic: what waits are measured by.
+    /// Monotonic time, to measure waits.
     pub(super) instant: Instant,
-    /// Wall clock: what is written, never compared.
+    /// Wall-clock time, to write into the Lease. Never compared.
     pub(super) wall: Timestamp,
 }
 
-/// What a candidate remembers between attempts.
+/// The memory of a candidate between attempts.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     identity: String,
     lease_duration: Duration,
-    /// The Lease as last read or written, and since when it has looked like that.
+    /// The Lease as last read or written, and the time since which its record has not changed.
     observed: Option<(Lease, Instant)>,
-    /// The record as last read, which changes are judged by; our own writes do not touch it.
+    /// The record as last read, to detect changes. Own writes do not update it.
     read: Option<Record>,
-    /// What the last holder left, as of the last look at a Lease that nobody held.
+    /// The versions that the last holder wrote, as left in the Lease at its release; `None` if it left none.
     pub(super) left: Option<WrittenVersions>,
-    /// Nothing if versions do not matter.
+    /// `None` if versions do not matter.
     probation: Option<Probation>,
-    /// Whether this candidate could lead at once, and may ask for the Lease therefore.
+    /// Whether the loops of this candidate can lead at once. The candidate asks for the Lease only then.
     pub(super) warm: bool,
-    /// What this candidate says about its version as a leader, since it last tried to become one.
+    /// The term of this candidate as leader, set when it tries to take the Lease.
     pub(super) term: Option<Term>,
-    /// The version that failed in the term before, until it is told.
+    /// The version that failed in the term before, until the election has reported it.
     pub(super) condemned: Option<String>,
-    /// The standby that has asked for the Lease and may have it, until it is told.
+    /// The standby that asked for the Lease and may have it, until the election has reported it.
     pub(super) applicant: Option<Applicant>,
-    /// Until when a Lease that is missing is left to the leader it was deleted under, which may lead until then.
+    /// How long a missing Lease is left to the leader under which it was deleted. That leader may write until then.
     pub(super) left_alone_until: Option<Instant>,
 }
 
 impl Memory {
-    /// A candidate that has seen nothing.
+    /// Creates the memory of a candidate that has not read the Lease.
     pub(super) fn new(identity: &str, lease_duration: Duration, probation: Option<Probation>) -> Self {
         Self {
             identity: identity.to_owned(),
@@ -68,12 +68,12 @@ impl Memory {
         }
     }
 
-    /// The Lease as it was last read or written; nothing if it never was.
+    /// Returns the Lease as last read or written; `None` before the first answer.
     pub(super) fn lease(&self) -> Option<&Lease> {
         self.observed.as_ref().map(|(lease, _)| lease)
     }
 
-    /// Notes the Lease as it was read, and returns since when it has looked like that.
+    /// Notes a Lease that was read, and returns the time since which its record has not changed.
     fn note(&mut self, lease: &Lease, now: Moment) -> Instant {
         let since = match (&self.read, &self.observed) {
             (Some(read), Some((_, since))) if read.looks_like(&lease.record) => *since,
@@ -84,7 +84,7 @@ impl Memory {
         since
     }
 
-    /// When the Lease expires that another candidate was last seen to hold; nothing if nobody holds it, or for good.
+    /// Returns when the Lease of another holder expires; `None` if there is no other holder, or if the Lease is a hold.
     fn lease_of_another_expires(&self) -> Option<Instant> {
         let (lease, since) = self.observed.as_ref()?;
         let record = &lease.record;
@@ -92,7 +92,7 @@ impl Memory {
         is_another.then(|| *since + record.duration())
     }
 
-    /// The record this candidate writes to begin holding the Lease.
+    /// Returns the record with which this candidate takes the Lease.
     fn taking(&self, now: Timestamp, transitions: i64) -> Record {
         Record {
             holder: self.identity.clone(),
@@ -103,14 +103,14 @@ impl Memory {
         }
     }
 
-    /// Writes the term of this leader into its Lease.
+    /// Writes this leader's term into the annotations of its Lease.
     fn sign(&self, lease: &mut Lease) {
         if let (Some(probation), Some(term)) = (&self.probation, &self.term) {
             probation::sign(lease, term, probation);
         }
     }
 
-    /// Begins a term, for a Lease as it was found.
+    /// Begins a term: computes it from the Lease before the take-over, and writes it into the new Lease.
     fn accede(&mut self, found: &Annotations, record: &Record, lease: &mut Lease) {
         let Some(probation) = &self.probation else { return };
         let accession = found.accession(&probation.version, record);
@@ -120,7 +120,7 @@ impl Memory {
         self.sign(lease);
     }
 
-    /// The Lease with this standby's question, if it is to ask.
+    /// Returns the Lease with a request of this standby, if the standby may ask for the Lease.
     fn question(&self, lease: &Lease, found: &Annotations) -> Option<Lease> {
         let probation = self.probation.as_ref().filter(|_| self.warm && found.asks.is_none())?;
         let mut question = lease.clone();
@@ -130,19 +130,19 @@ impl Memory {
     }
 }
 
-/// What is asked of the API server.
+/// A request to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
-    /// Read the Lease, live.
+    /// Read the Lease from the API server.
     Get,
-    /// Create it.
+    /// Create the Lease.
     Create(Lease),
-    /// Replace it, if it is still the version it was built from.
+    /// Replace the Lease if its version has not changed.
     Replace(Lease),
 }
 
 impl Request {
-    /// What it does to the Lease, in one word.
+    /// Returns the verb for error messages.
     pub(super) fn verb(&self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -152,49 +152,49 @@ impl Request {
     }
 }
 
-/// What the API server answered.
+/// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
-    /// The Lease, as it is now.
+    /// The current Lease.
     Lease(Lease),
-    /// There is none.
+    /// The Lease does not exist. Contains the error message.
     Missing(String),
-    /// No success, for whatever reason: conflicts and lost answers alike.
+    /// Any other failure, including conflicts and lost answers.
     Failed(String),
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The Lease is ours, by a write that was sent then.
+    /// This candidate holds the Lease, by a write that was sent at `since`.
     Leads { since: Instant },
-    /// Another holds it and has changed it within its duration.
+    /// Another candidate holds the Lease, which has not expired.
     Held { by: String },
-    /// Nobody holds it, and it is left to others for a while.
+    /// The Lease is available, and is left to other candidates for a while.
     LeftToOthers { until: Instant },
-    /// Nothing is known.
+    /// The attempt failed, and the holder of the Lease is not known.
     Failed { why: String },
 }
 
-/// One attempt to acquire or renew.
+/// One attempt to acquire or to renew the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     waiting_for: Waiting,
-    /// A holder had to read its Lease before it could renew it.
+    /// Whether a holder had to read its Lease before it could renew it.
     pub(super) slow_path: bool,
-    /// A write was refused, and the Lease is read again: who holds it now has to be known before it may be missing.
+    /// Whether a write has failed and the Lease is read again. If the Lease is deleted later, its holder has to be known.
     was_refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
-    /// For the renewal of the Lease as we remember it.
+    /// The renewal of the remembered Lease.
     Renewal,
-    /// For the Lease as it is.
+    /// A read of the Lease.
     Lease,
-    /// For a write made from it.
+    /// A write that is based on a read.
     Write,
-    /// For a question to its holder.
+    /// A standby's request for the Lease of another holder.
     Question,
 }
 
@@ -203,7 +203,7 @@ impl Attempt {
         Self { waiting_for, slow_path: false, was_refused: false }
     }
 
-    /// Begins an attempt: a holder renews what it remembers, everyone else looks first.
+    /// Begins an attempt: a holder renews the remembered Lease, and every other candidate reads the Lease.
     pub(super) fn begin(memory: &Memory, now: Moment) -> (Self, Request) {
         if let Some((lease, since)) = &memory.observed
             && lease.record.holder == memory.identity
@@ -218,7 +218,7 @@ impl Attempt {
         (Self::waiting_for(Waiting::Lease), Request::Get)
     }
 
-    /// Takes an answer to a request sent at `sent`.
+    /// Processes the answer to the request that was sent at `sent`. Returns the next request or the outcome.
     pub(super) fn answered(
         &mut self,
         memory: &mut Memory,
@@ -231,19 +231,19 @@ impl Attempt {
                 memory.observed = Some((lease, now.instant));
                 ControlFlow::Break(Ended::Leads { since: sent })
             }
-            // A renewal fails for many reasons, the loss of an earlier answer among them: look.
+            // A renewal may fail because the answer to an earlier one was lost. The holder reads the Lease.
             (Waiting::Renewal, Reply::Missing(_) | Reply::Failed(_)) => {
                 self.waiting_for = Waiting::Lease;
                 ControlFlow::Continue(Request::Get)
             }
-            // What was refused or lost is not repeated at once.
+            // A failed write is not repeated in the same attempt.
             (Waiting::Lease, Reply::Missing(why)) if self.was_refused => ControlFlow::Break(Ended::Failed { why }),
             (Waiting::Lease, Reply::Lease(lease)) if self.was_refused => {
                 memory.note(&lease, now);
                 ControlFlow::Break(Ended::Held { by: lease.record.holder })
             }
             (Waiting::Lease, Reply::Missing(_)) => {
-                // A Lease that was deleted under its leader: the leader creates it anew, and may write until it notices.
+                // The Lease was deleted. Its leader will create it again, and may write until it notices the deletion.
                 let until = memory.lease_of_another_expires().max(memory.left_alone_until);
                 if let Some(until) = until.filter(|until| *until > now.instant) {
                     return ControlFlow::Break(Ended::LeftToOthers { until });
@@ -254,7 +254,7 @@ impl Attempt {
                 ControlFlow::Continue(Request::Create(created))
             }
             (Waiting::Lease, Reply::Lease(lease)) => self.judge(memory, lease, now),
-            // Somebody else was faster, or the answer was lost.
+            // Another candidate was faster, or the answer was lost.
             (Waiting::Write, Reply::Failed(_) | Reply::Missing(_)) if !self.was_refused => {
                 (self.was_refused, self.waiting_for) = (true, Waiting::Lease);
                 ControlFlow::Continue(Request::Get)
@@ -263,7 +263,7 @@ impl Attempt {
                 ControlFlow::Break(Ended::Failed { why })
             }
             (Waiting::Question, reply) => {
-                // A question that is not understood, or comes too late, is asked again by the next attempt.
+                // The next attempt repeats a request that failed.
                 if let (Reply::Lease(lease), Some((observed, _))) = (reply, &mut memory.observed) {
                     *observed = lease;
                 }
@@ -273,7 +273,7 @@ impl Attempt {
         }
     }
 
-    /// Decides whether the Lease can be had.
+    /// Decides whether this candidate takes the Lease.
     fn judge(&mut self, memory: &mut Memory, mut lease: Lease, now: Moment) -> ControlFlow<Ended, Request> {
         let since = memory.note(&lease, now);
         let record = &lease.record.clone();
@@ -314,25 +314,25 @@ impl Attempt {
     }
 }
 
-/// Takes the note of a holder out of a Lease. It counts only if nobody has held the Lease since.
+/// Removes the written versions from a Lease and returns them. They count only if the Lease had no holder since their release.
 fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<WrittenVersions> {
     let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::ANNOTATION)?;
     let left = WrittenVersions::read(note.as_str()?, record.transitions)?;
     record.holder.is_empty().then_some(left)
 }
 
-/// Until when a holder may write whose last successful write of the Lease was sent at `sent`.
+/// Returns until when a holder may write whose last successful write of the Lease was sent at `sent`.
 ///
-/// Others may take over a lease duration after they saw that write, which is no earlier than `sent`. Counting from `sent`
-/// rather than from the answer leaves them apart by the difference of lease duration and renew deadline, however slow the
-/// answer was. `suspended` is how long the machine has been suspended since `sent`.
+/// Other candidates take over no earlier than a lease duration after they saw that write, which was after `sent`. Because the
+/// deadline counts from `sent` and not from the answer, two leaders are separated by the difference between lease duration and
+/// renew deadline, even if the answer was slow. `suspended` is the time for which the machine has been suspended since `sent`.
 pub(super) fn holds_until(sent: Instant, suspended: Duration, renew_deadline: Duration) -> Instant {
     sent + renew_deadline.saturating_sub(suspended)
 }
 
-/// The Lease as its holder leaves it behind, with what it has written; nothing if it is not its holder.
+/// Returns the released Lease with the versions that its holder wrote; `None` if this candidate is not the holder.
 ///
-/// A leader whose version matters reserves it for `heir`, or else for a standby that has asked for it meanwhile.
+/// With a probation, the Lease is reserved for `heir`; without `heir`, for a standby that has asked for it meanwhile.
 pub(super) fn given_up(
     lease: &Lease,
     memory: &Memory,

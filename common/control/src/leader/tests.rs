@@ -24,19 +24,19 @@ mod upgrades;
 type Stream = UnsyncBoxBody<Bytes, std::io::Error>;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How many clients the server tells apart.
+/// The number of clients that the server distinguishes.
 const CLIENTS: usize = 5;
 
-/// What happens to a request besides what it asks for.
+/// A failure of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// It never arrives.
+    /// The request does not arrive.
     Refused,
-    /// It takes effect and its answer is lost.
+    /// The request takes effect, and its answer is lost.
     AnswerLost,
 }
 
-/// An API server that knows one Lease.
+/// An API server with a single Lease.
 #[derive(Clone)]
 struct Server {
     state: Arc<Mutex<ServerState>>,
@@ -47,16 +47,16 @@ struct Server {
 struct ServerState {
     lease: Option<Value>,
     version: u64,
-    /// Writes that took effect: who, what was written.
+    /// Successful writes: number of the client, written Lease.
     writes: Vec<(usize, Value)>,
     faults: [VecDeque<Fault>; CLIENTS],
     down: [bool; CLIENTS],
-    /// Whose requests are never answered.
+    /// Clients whose requests are never answered.
     mute: [bool; CLIENTS],
-    /// How long answers are on their way after a request took effect.
+    /// The delay of each client's answers after its requests took effect.
     slow: [Duration; CLIENTS],
     watch_forbidden: bool,
-    /// For how many seconds watches are told to come back later, and how many were told.
+    /// `Retry-After` in seconds for refused watches, and number of refused watches.
     watch_busy: Option<(u64, usize)>,
     requests: usize,
 }
@@ -155,7 +155,7 @@ impl Server {
         self.state.lock().lease.clone().unwrap_or_default()
     }
 
-    /// Creates, replaces or deletes the Lease as an operator would.
+    /// Creates, replaces or deletes the Lease like an operator.
     fn put(&self, lease: Option<Value>) {
         let mut state = self.state.lock();
         state.version += 1;
@@ -190,7 +190,7 @@ fn status(code: u16, reason: &str) -> Response<Stream> {
     ok(code, &json!({"kind": "Status", "status": "Failure", "reason": reason, "message": reason, "code": code}))
 }
 
-/// One running candidate.
+/// A running candidate.
 struct Candidate {
     gate: Gate,
     stop: Stop,
@@ -233,7 +233,7 @@ fn start(
     let (stop, status, question) = (election.stop(), election.status(), election.question());
     let (runs, running) = channel::channel(());
     let task = tokio::spawn(async move {
-        // The keeper of a gate that is open for good must live as long as its candidate.
+        // The keeper of the election's own gate must live as long as the candidate.
         let (_always, _runs) = (always, runs);
         election.run().await
     });
@@ -244,7 +244,7 @@ async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Waits until the gate is open and says how long that took.
+/// Waits until the gate is open and returns how long that took.
 async fn wait_open(c: &Candidate) -> Duration {
     let start = c.clock.instant();
     tokio::time::timeout(Duration::from_mins(10), c.gate.opened()).await.expect("the gate opens");
@@ -269,17 +269,17 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_two_seconds()
     );
     pass(SECOND * 20).await;
     let renewed = server.lease();
-    assert_eq!(renewed["metadata"].get("annotations"), None, "versions do not matter unless they are given");
+    assert_eq!(renewed["metadata"].get("annotations"), None, "there are no annotations without a probation");
     assert_eq!(renewed["spec"]["acquireTime"], created["spec"]["acquireTime"]);
     assert_eq!(renewed["spec"]["leaseTransitions"], 0);
-    assert_eq!(server.writes(0), 1 + 9, "one creation, a renewal every 2 s plus what it takes");
+    assert_eq!(server.writes(0), 1 + 9, "one creation, and a renewal every 2 s plus the time of its answer");
     assert!(a.status.is_leading() && a.status.healthy().is_ok());
     assert_eq!(*a.said.lock(), ["Lease replicaset-controller LeaderElection: c0 became leader"]);
     assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 1"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crashed_leader_is_followed_after_its_lease_has_run_out_and_not_before() {
+async fn a_crashed_leader_is_replaced_when_its_lease_expires_and_not_before() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -303,7 +303,7 @@ async fn a_released_lease_is_taken_over_in_well_under_a_second() {
     pass(SECOND * 31).await;
     a.stop.drain();
     pass(SECOND * 5).await;
-    assert!(a.gate.is_open(), "a leader keeps its lease while its work is being finished");
+    assert!(a.gate.is_open(), "a leader keeps its lease while it finishes its work");
     a.stop.release();
     let took = wait_open(&b).await;
     assert!(took < Duration::from_millis(100), "{took:?}");
@@ -319,11 +319,11 @@ async fn a_released_lease_is_taken_over_in_well_under_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
+async fn the_versions_that_a_leader_wrote_are_left_to_its_successor_only() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
-    assert_eq!(a.gate.opened().await.left, None, "nobody was there before");
+    assert_eq!(a.gate.opened().await.left, None, "there was no predecessor");
     let target = Target::object(LEASES, "kube-system", "some");
     a.writes.note(target, br#"{"metadata":{"resourceVersion":"7"}}"#, a.clock.instant());
     a.stop.release();
@@ -334,7 +334,7 @@ async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
     let b = candidate(&server, 1, 0);
     wait_open(&b).await;
     assert_eq!(b.gate.opened().await.left.unwrap().of(LEASES), Version::parse("7"));
-    assert_eq!(note(&server.lease()), None, "whoever comes after a crash must not read it");
+    assert_eq!(note(&server.lease()), None, "the successor of a crashed leader must not read it");
     b.task.abort();
     let c = candidate(&server, 2, 0);
     wait_open(&c).await;
@@ -342,7 +342,7 @@ async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_watch_polling_does() {
+async fn without_the_right_to_watch_a_candidate_polls() {
     let server = Server::new();
     server.state.lock().watch_forbidden = true;
     let a = candidate(&server, 0, 0);
@@ -355,7 +355,7 @@ async fn without_the_right_to_watch_polling_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_told_to_come_back_later_does_while_polling_goes_on() {
+async fn a_refused_watch_honors_retry_after_while_polling_continues() {
     let server = Server::new();
     server.state.lock().watch_busy = Some((40, 0));
     let a = candidate(&server, 0, 0);
@@ -364,7 +364,7 @@ async fn a_watch_that_is_told_to_come_back_later_does_while_polling_goes_on() {
     let before = told();
     let b = candidate(&server, 1, 0);
     pass(SECOND * 39).await;
-    assert_eq!(told() - before, 1, "the standby asks once, and again when it was told to");
+    assert_eq!(told() - before, 1, "the standby retries the watch only after the requested time");
     a.stop.release();
     wait_open(&b).await;
 }
@@ -398,11 +398,11 @@ async fn a_leader_survives_the_loss_of_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_whose_take_over_was_answered_by_silence_finds_out() {
+async fn a_candidate_notices_its_take_over_although_the_answer_was_lost() {
     let server = Server::new();
-    // The answer to the read passes, that to the creation is lost.
+    // The answer to the read arrives, and the answer to the creation is lost.
     let a = candidate(&server, 0, 0);
-    // The first two requests are the read of the lease and the watch; which comes first does not matter.
+    // The first two requests are the read of the Lease and the watch, in any order.
     while server.state.lock().requests < 2 {
         pass(Duration::from_millis(1)).await;
     }
@@ -413,7 +413,7 @@ async fn a_candidate_whose_take_over_was_answered_by_silence_finds_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_anyone_follows() {
+async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_another_leads() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -434,7 +434,7 @@ async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_lost_to_silence_is_told_with_what_was_not_answered() {
+async fn the_reason_for_a_lost_lease_names_the_unanswered_request() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -444,13 +444,13 @@ async fn a_lease_lost_to_silence_is_told_with_what_was_not_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_paused_wakes_behind_a_shut_gate_and_does_not_renew() {
+async fn a_leader_that_was_paused_resumes_with_a_closed_gate_and_does_not_renew() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     pass(SECOND).await;
     let before = server.writes(0);
-    // All timers fire only after the whole pause, as for a process that was stopped.
+    // All timers fire only after the whole pause, as in a process that was stopped.
     tokio::time::advance(SECOND * 30).await;
     assert!(!a.gate.is_open());
     assert_eq!(a.task.await.unwrap(), End::Lost);
@@ -478,7 +478,7 @@ async fn a_stolen_lease_is_given_up_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_is_told_to_stop_withdraws_at_once_and_touches_nothing() {
+async fn a_stopped_candidate_withdraws_at_once_and_writes_nothing() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -493,7 +493,7 @@ async fn a_candidate_that_is_told_to_stop_withdraws_at_once_and_touches_nothing(
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_fields_of_a_lease_are_passed_back() {
+async fn unknown_metadata_of_a_lease_is_written_back() {
     let server = Server::new();
     server.state.lock().lease = Some(json!({
         "metadata": {"name": "replicaset-controller", "namespace": "kube-system", "resourceVersion": "7",
@@ -510,7 +510,7 @@ async fn unknown_fields_of_a_lease_are_passed_back() {
     assert_eq!(lease["spec"].get("strategy"), None);
 }
 
-/// Whatever is lost on the way, no two gates are ever open at once, and somebody leads in the end.
+/// With any lost requests and answers, at most one gate is open at a time, and one candidate leads in the end.
 #[tokio::test(start_paused = true)]
 async fn no_two_candidates_ever_lead_at_once() {
     for seed in 0..40 {
@@ -522,7 +522,7 @@ async fn no_two_candidates_ever_lead_at_once() {
             let open = candidates.iter().filter(|c| c.gate.is_open()).count();
             assert!(open <= 1, "seed {seed}: {open} gates are open");
             let who = dice.random_below(3);
-            // What lost its Lease ends, and is started again some time later.
+            // A process that lost its Lease ends, and is started again some time later.
             if candidates[who].task.is_finished() && dice.random_below(10) == 0 {
                 candidates[who] = candidate(&server, who, 0);
             }
@@ -547,7 +547,7 @@ async fn no_two_candidates_ever_lead_at_once() {
 }
 
 #[test]
-fn renewals_within_one_second_look_like_none() {
+fn renewals_within_one_second_are_not_noticed() {
     let at = |text: &str| text.parse().ok();
     let record = |renewed: &str| lease::Record {
         holder: "other".to_owned(),
@@ -567,20 +567,20 @@ fn renewals_within_one_second_look_like_none() {
     let held = ControlFlow::Break(Ended::Held { by: "other".to_owned() });
     assert_eq!(look(record("2026-01-01T00:00:10.100Z"), 0), held);
     assert_eq!(look(record("2026-01-01T00:00:10.900Z"), 10), held);
-    // Fifteen seconds after the record was first seen: the change in between did not show.
+    // Fifteen seconds after the record was first seen: the renewal within the same second was not noticed.
     let ControlFlow::Continue(Request::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
         panic!("the lease has run out");
     };
     assert_eq!((lease.record.holder.as_str(), lease.record.transitions), ("me", 1));
 }
 
-#[expect(clippy::disallowed_methods, reason = "any instant does")]
+#[expect(clippy::disallowed_methods, reason = "any instant is good enough")]
 fn std_instant() -> std::time::Instant {
     std::time::Instant::now()
 }
 
 #[test]
-fn timing_that_cannot_work_is_refused() {
+fn invalid_timing_is_rejected() {
     let settings = |lease, renew, retry| Settings {
         lease_duration: Duration::from_secs_f64(lease),
         renew_deadline: Duration::from_secs_f64(renew),
@@ -595,23 +595,23 @@ fn timing_that_cannot_work_is_refused() {
     {
         assert!(settings(lease, renew, retry).check().is_err(), "{lease} {renew} {retry}");
     }
-    // The Lease says 10 s to those who wait for it.
+    // The Lease states 10 s to other candidates.
     assert_eq!(
         settings(10.9, 10.5, 2.0).check().unwrap_err(),
-        "lease duration (10.9s), in whole seconds as others are told it, must be greater than renew deadline (10.5s)"
+        "lease duration (10.9s), which the lease states in whole seconds, must be greater than renew deadline (10.5s)"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_with_slow_answers_leads_on_and_stops_well_before_another_begins() {
+async fn a_leader_with_slow_answers_keeps_leading_and_stops_well_before_another_leads() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
     server.state.lock().slow[0] = Duration::from_millis(4900);
     pass(SECOND * 61).await;
-    assert!(a.gate.is_open(), "answers in time are in time: {}", a.status.last_error());
-    // The server hears of the next renewal, and answers nothing any more but what is on its way.
+    assert!(a.gate.is_open(), "slow answers within the time-out renew the lease: {}", a.status.last_error());
+    // The server receives the next renewal. After that, only the answer on its way arrives.
     let writes = server.writes(0);
     while server.writes(0) == writes {
         pass(Duration::from_millis(1)).await;
@@ -626,7 +626,7 @@ async fn a_leader_with_slow_answers_leads_on_and_stops_well_before_another_begin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_suspended_for_too_long_has_lost_its_lease() {
+async fn a_leader_that_was_suspended_for_too_long_loses_its_lease() {
     for (suspended, kept) in [(4, true), (11, false), (3600, false)] {
         let server = Server::new();
         let a = candidate(&server, 0, 0);
@@ -635,7 +635,7 @@ async fn a_leader_that_was_suspended_for_too_long_has_lost_its_lease() {
         a.clock.suspend(SECOND * suspended);
         assert_eq!(a.gate.is_open(), kept, "{suspended} s");
         pass(SECOND * 5).await;
-        assert_eq!(a.gate.is_open(), kept, "{suspended} s: nothing that follows opens it again");
+        assert_eq!(a.gate.is_open(), kept, "{suspended} s: the gate stays in this state");
         if !kept {
             assert_eq!(a.task.await.unwrap(), End::Lost);
         }
@@ -643,7 +643,7 @@ async fn a_leader_that_was_suspended_for_too_long_has_lost_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_during_which_the_machine_was_suspended_counts_from_when_it_was_sent() {
+async fn a_renewal_during_a_suspension_counts_from_its_sending() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -652,7 +652,7 @@ async fn a_renewal_during_which_the_machine_was_suspended_counts_from_when_it_wa
     while server.writes(0) == writes {
         pass(Duration::from_millis(1)).await;
     }
-    // The answer is on its way; nothing but 6 s of the machine's sleep are between it and the request.
+    // The answer is on its way. A suspension of 6 s lies between the request and the answer.
     server.state.lock().mute[0] = true;
     a.clock.suspend(SECOND * 6);
     pass(SECOND * 2).await;
@@ -660,7 +660,7 @@ async fn a_renewal_during_which_the_machine_was_suspended_counts_from_when_it_wa
 }
 
 #[test]
-fn a_holder_stops_a_renew_deadline_after_it_has_sent_whatever_came_between() {
+fn a_holder_stops_one_renew_deadline_after_sending_including_suspended_time() {
     let sent = Clock::system().instant();
     for (suspended, seconds) in [(0, 10), (4, 6), (10, 0), (3600, 0)] {
         assert_eq!(step::holds_until(sent, SECOND * suspended, SECOND * 10), sent + SECOND * seconds);

@@ -1,7 +1,7 @@
-//! Notices at once that the Lease was released, or that a standby asks for it.
+//! A watch that notices at once when the Lease is released, or when a standby asks for it.
 //!
-//! A released Lease has an empty holder, or is gone. Nothing else a watch brings matters here: whether another's Lease has run
-//! out is judged by reading it, as always, and so is whether a question is granted. Without the right to watch, polling does.
+//! A released Lease has an empty holder, or does not exist. All other events are ignored: attempts read the Lease to decide
+//! whether it has expired, and whether a request is granted. Without the right to watch, the attempts poll.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,25 +15,25 @@ use crate::{
     clock::{Clock, Instant},
 };
 
-/// How long one watch is asked to last, before jitter.
+/// Requested duration of one watch, before jitter.
 const WATCH: Duration = Duration::from_mins(5);
-/// Pause after a watch that failed, before jitter.
+/// Pause after a failed watch, before jitter.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Pause between two watches that ended well.
+/// Pause after a watch that ended normally, before jitter.
 const BREATH: Duration = Duration::from_secs(1);
 
-/// Watches the Lease for as long as it lives.
+/// A task that watches the Lease until it is dropped.
 pub(super) struct LeaseWatch {
     pub(super) seen: Arc<Seen>,
     _task: JoinSet<()>,
 }
 
-/// What was seen and not waited for yet.
+/// Observations that the election has not processed yet.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// When the Lease would have expired that was seen to be deleted while somebody held it; nothing if none was.
+    /// When the deleted Lease expires; `None` unless the Lease was deleted while a candidate held it.
     pub(super) deleted_until: Mutex<Option<Instant>>,
-    /// The Lease is free.
+    /// The Lease became available.
     pub(super) release: Notify,
     /// A standby asks for the Lease.
     pub(super) question: Notify,
@@ -50,14 +50,14 @@ impl LeaseWatch {
 
 async fn watch(api: Api, settings: Settings, seen: Arc<Seen>) {
     let clock: Clock = api.clock().clone();
-    // Whether the Lease was free when last looked at: only becoming free is news.
+    // Whether the Lease was available at the last event. Only a change to available is reported.
     let mut free = None;
     loop {
         let pause = match one_watch(&api, &settings, &seen, &mut free).await {
             Ok(()) => BREATH,
             Err(error) => {
                 tracing::debug!(err = %error, "Cannot watch the lease, polling it");
-                // A server that says when to come back is heeded: polling goes on meanwhile.
+                // A server may request a longer pause (`Retry-After`). Polling continues meanwhile.
                 error.retry_after().unwrap_or_default().clamp(PAUSE, MAX_RETRY_AFTER)
             }
         };
@@ -67,7 +67,7 @@ async fn watch(api: Api, settings: Settings, seen: Arc<Seen>) {
 
 async fn one_watch(api: &Api, settings: &Settings, seen: &Seen, free: &mut Option<bool>) -> Result<(), Error> {
     let timeout = api.clock().jitter(WATCH, 1.0).as_secs();
-    // Without a version the watch begins with the Lease as it is now.
+    // Without a `resourceVersion` the watch begins with the current Lease.
     let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={timeout}", settings.name);
     let mut lines = api.watch(LEASES, &settings.namespace, &query, "application/json").await?;
     while let Some(line) = lines.next().await? {

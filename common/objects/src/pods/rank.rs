@@ -1,4 +1,4 @@
-//! Which Pods go first when there are too many.
+//! The order in which surplus Pods are deleted.
 
 use std::cmp::Reverse;
 
@@ -7,21 +7,21 @@ use jiff::Timestamp;
 use super::{Phase, Pod, Restarts};
 use crate::meta::Uid;
 
-/// A Pod that may be chosen for deletion, and what does not stand in the Pod itself.
+/// A Pod that may be deleted, with the criteria of its rank that the Pod itself does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// The Pod.
+    /// The Pod to rank.
     pub pod: &'a Pod,
-    /// Its deletion cost; 0 for all where the gate `PodDeletionCost` is off.
+    /// Deletion cost; 0 for all Pods if the feature gate `PodDeletionCost` is off.
     pub cost: i32,
-    /// Active Pods on its node that belong to the same controller's controller, itself included.
+    /// Number of active Pods on the same node whose controllers have the same owner, including this Pod.
     pub colocated: usize,
 }
 
-/// What decides before any time is looked at.
+/// Sort key of the rules that come before all rules with times.
 type First = (bool, u8, bool, i32, Reverse<usize>);
 
-/// Unassigned before assigned, then by phase, then not ready before ready.
+/// Sort key: unassigned Pods before assigned ones, then by phase, then Pods that are not ready before ready ones.
 fn readiness(pod: &Pod) -> (bool, u8, bool) {
     let phase = match pod.phase {
         Phase::Running => 2,
@@ -31,14 +31,14 @@ fn readiness(pod: &Pod) -> (bool, u8, bool) {
     (!pod.node.is_empty(), phase, pod.is_ready())
 }
 
-/// No time at all before any time, later before earlier.
+/// Sort key: a missing time before all times, later times before earlier ones.
 fn latest_first(time: Option<Timestamp>) -> (bool, Reverse<Option<Timestamp>>) {
     (time.is_some(), Reverse(time))
 }
 
-/// The plain order of deletion, as positions in `pods`: the first is deleted first.
+/// Returns the order of deletion without ranks, as positions in `pods`. The first Pod is deleted first.
 ///
-/// Ties go by uid. Upstream: `pkg/controller`, `ActivePods`.
+/// The UID decides between Pods that are otherwise equal. Upstream: `pkg/controller`, `ActivePods`.
 pub fn sort_for_deletion(pods: &[&Pod]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..pods.len()).collect();
     order.sort_by_cached_key(|at| {
@@ -49,13 +49,13 @@ pub fn sort_for_deletion(pods: &[&Pod]) -> Vec<usize> {
     order
 }
 
-/// The ranked order of deletion, as positions in `candidates`: the first is deleted first.
+/// Returns the order of deletion with ranks, as positions in `candidates`. The first Pod is deleted first.
 ///
-/// Times are compared by the magnitude of the age at `now` ([`log2_bucket`]), within one magnitude by uid, so that of
-/// Pods of about one age a random one goes. Upstream's relation for that is not transitive (Pods of the very same second
-/// fall through to the next rule), so no sort can honour every pair of it. This order is total and honours every pair
-/// that differs in a rule before the times or in magnitude; within one magnitude Pods of the very same second stay
-/// together, such groups ordered by their smallest uid. Upstream: `pkg/controller`, `ActivePodsWithRanks`.
+/// Times are compared by the magnitude of the age at `now` ([`log2_bucket`]). Within a magnitude the UID decides, so that the
+/// choice between Pods of similar age is random. Upstream's relation is not transitive there, because Pods with exactly the same
+/// time fall through to the next rule. No sort can respect every pair of such a relation. The order of this function is total,
+/// and respects every pair that differs in magnitude or in a rule before the times. Within a magnitude, Pods with the same time
+/// form a group, and groups are ordered by their smallest UID. Upstream: `pkg/controller`, `ActivePodsWithRanks`.
 pub fn rank_for_deletion<'a>(candidates: &[Candidate<'a>], now: Timestamp) -> Vec<usize> {
     let mut keys: Vec<Key<'a>> =
         candidates.iter().enumerate().map(|(position, candidate)| Key::new(position, candidate, now)).collect();
@@ -67,22 +67,22 @@ pub fn rank_for_deletion<'a>(candidates: &[Candidate<'a>], now: Timestamp) -> Ve
     keys.into_iter().map(|key| key.position).collect()
 }
 
-/// The magnitude of an age: ⌊log2(nanoseconds from `time` to `now`)⌋, or -1 if `time` is not in the past.
+/// Returns the magnitude of an age: ⌊log2(nanoseconds from `time` to `now`)⌋, or -1 if `time` is not in the past.
 pub fn log2_bucket(time: Timestamp, now: Timestamp) -> i32 {
     let age = now.as_nanosecond() - time.as_nanosecond();
     if age <= 0 { -1 } else { age.ilog2() as i32 }
 }
 
-/// What a candidate is sorted by, in the order of the fields; the times only form the groups.
+/// Sort key of a candidate. The fields are compared in order; the last two only serve to form the groups.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
     first: First,
     ready_bucket: Option<i32>,
-    /// The smallest uid among those that were ready at the same time.
+    /// Smallest UID among the Pods that became ready at the same time.
     ready_group: &'a Uid,
     restarts: Reverse<Restarts>,
     created_bucket: Option<i32>,
-    /// The smallest uid among those that were created at the same time.
+    /// Smallest UID among the Pods that were created at the same time.
     creation_group: &'a Uid,
     uid: &'a Uid,
     position: usize,
@@ -110,7 +110,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Tells the members of each group of equal keys the smallest uid in it.
+/// Forms groups of keys with equal `by`, and calls `set` for each key with the smallest UID of its group.
 fn group<'a, K: Ord>(keys: &mut [Key<'a>], by: impl Fn(&Key<'a>) -> K, mut set: impl FnMut(&mut Key<'a>, &'a Uid)) {
     keys.sort_by_key(&by);
     for members in keys.chunk_by_mut(|a, b| by(a) == by(b)) {

@@ -1,4 +1,4 @@
-//! Reading Pods from JSON: everything not named here is skipped by the parser.
+//! Decoding of Pods from JSON and protobuf. Fields that are not declared here are skipped.
 
 use std::borrow::Cow;
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::meta::{Annotations, Uid};
 
-/// The moment at which tests look.
+/// The current time in these tests.
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
@@ -15,7 +15,7 @@ fn ago(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(now().as_second() - seconds).ok()
 }
 
-/// A Pod that runs and is ready since `ready` seconds, created `created` seconds ago.
+/// Creates a running Pod that became ready `ready` seconds ago and was created `created` seconds ago.
 fn ready(uid: &str, ready: i64, created: i64) -> Pod {
     Pod {
         meta: Meta { uid: Uid::new(uid), name: uid.into(), created: ago(created), ..Meta::default() },
@@ -38,7 +38,7 @@ fn plain(pods: &[Pod]) -> Vec<&str> {
 }
 
 #[test]
-fn classes_of_pods() {
+fn phase_and_deletion_decide_which_pods_are_active_and_terminating() {
     for (phase, deleting, active, terminating) in [
         (Phase::Running, false, true, false),
         (Phase::Pending, false, true, false),
@@ -58,7 +58,7 @@ fn classes_of_pods() {
 }
 
 #[test]
-fn available_after_min_ready_seconds() {
+fn a_pod_is_available_after_min_ready_seconds() {
     for (since, min_ready, available) in [
         (Readiness::NotReady, 0, false),
         (Readiness::NotReady, 5, false),
@@ -75,7 +75,7 @@ fn available_after_min_ready_seconds() {
 }
 
 #[test]
-fn the_next_check_is_when_the_first_becomes_available() {
+fn the_next_check_is_when_the_first_pod_becomes_available() {
     let unset = Pod { readiness: Readiness::Ready { since: None }, ..Pod::default() };
     let unready = Pod::default();
     let check = |pods: &[Pod], min_ready| next_availability_check(pods, min_ready, now()).map(|d| d.as_secs());
@@ -89,7 +89,7 @@ fn the_next_check_is_when_the_first_becomes_available() {
 }
 
 #[test]
-fn deletion_costs() {
+fn deletion_costs_are_parsed_like_upstream() {
     for (text, cost) in [
         ("0", 0),
         ("10", 10),
@@ -113,7 +113,7 @@ fn deletion_costs() {
 }
 
 #[test]
-fn magnitudes_of_ages() {
+fn magnitudes_of_ages_match_the_specification() {
     const HOUR: i64 = 3600;
     for (age, bucket) in [
         (1, 29),
@@ -148,7 +148,7 @@ fn magnitudes_of_ages() {
 }
 
 #[test]
-fn pairs_of_the_specification() {
+fn pairs_are_ordered_as_in_the_specification() {
     assert_eq!(order(&[ready("a", 40, 99), ready("b", 30, 99)]), ["b", "a"]);
     assert_eq!(order(&[ready("b", 40, 99), ready("a", 60, 99)]), ["a", "b"]);
     let restarted = Pod { restarts: Restarts { regular: 3, restartable_init: 0 }, ..ready("b", 30, 99) };
@@ -159,7 +159,7 @@ fn pairs_of_the_specification() {
 }
 
 #[test]
-fn the_first_rules_in_their_order() {
+fn the_first_rules_apply_in_their_order() {
     let unassigned = |pod: Pod| Pod { node: Text::default(), ..pod };
     let phase = |pod: Pod, phase| Pod { phase, ..pod };
     let not_ready = |pod: Pod| Pod { readiness: Readiness::NotReady, ..pod };
@@ -182,7 +182,7 @@ fn the_first_rules_in_their_order() {
 }
 
 #[test]
-fn more_siblings_on_the_node_go_first() {
+fn pods_with_more_siblings_on_their_node_are_deleted_first() {
     let pods = [ready("a", 10, 10), ready("b", 5000, 5000), ready("c", 10, 10)];
     let candidates: Vec<_> =
         pods.iter().zip([1, 3, 2]).map(|(pod, colocated)| Candidate { pod, cost: 0, colocated }).collect();
@@ -190,7 +190,7 @@ fn more_siblings_on_the_node_go_first() {
 }
 
 #[test]
-fn plain_order_is_latest_first() {
+fn without_ranks_the_latest_pods_are_deleted_first() {
     let restarted = |pod: Pod| Pod { restarts: Restarts { regular: 0, restartable_init: 1 }, ..pod };
     let pods = [
         ready("e", 60, 60),
@@ -203,8 +203,8 @@ fn plain_order_is_latest_first() {
 }
 
 #[test]
-fn seconds_shared_are_groups_led_by_their_smallest_uid() {
-    // "z" and "a" were ready in one second, "m" in another of the same magnitude.
+fn pods_with_the_same_time_form_groups_that_are_ordered_by_their_smallest_uid() {
+    // "z" and "a" became ready in the same second, and "m" in another second of the same magnitude.
     let pods = [
         ready("m", 40, 100),
         Pod { restarts: Restarts { regular: 1, restartable_init: 0 }, ..ready("z", 50, 100) },
@@ -239,7 +239,7 @@ fn reads_a_pod_as_a_server_sends_it() {
 }
 
 #[test]
-fn reads_what_is_missing_or_odd() {
+fn reads_missing_and_unusual_fields() {
     for (spec, status, phase, ready) in [
         (Value::Null, Value::Null, Phase::Other, false),
         (json!({}), json!({}), Phase::Other, false),
@@ -272,7 +272,7 @@ fn reads_what_is_missing_or_odd() {
     }
 }
 
-/// Upstream's comparison of two times: nothing if they are the same.
+/// Upstream's comparison of two times. `None` if they are equal.
 fn by_age(a: (Option<Timestamp>, &Uid), b: (Option<Timestamp>, &Uid)) -> Option<Ordering> {
     match (a.0, b.0) {
         (x, y) if x == y => None,
@@ -282,7 +282,7 @@ fn by_age(a: (Option<Timestamp>, &Uid), b: (Option<Timestamp>, &Uid)) -> Option<
     }
 }
 
-/// Rules 1 to 5.
+/// Upstream's rules 1 to 5, which come before the times.
 fn before_times(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let phase = |pod: &Pod| match pod.phase {
         Phase::Running => 2,
@@ -297,7 +297,7 @@ fn before_times(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
         .then(b.colocated.cmp(&a.colocated))
 }
 
-/// Upstream's relation, rule by rule, for two Pods looked at alone.
+/// Upstream's relation between two Pods, rule by rule.
 fn upstream(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let first = before_times(a, b);
     if first.is_ne() {
@@ -315,7 +315,7 @@ fn upstream(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
         .then_with(|| by_age((p.meta.created, &p.meta.uid), (q.meta.created, &q.meta.uid)).unwrap_or(Ordering::Equal))
 }
 
-/// The same without what uids decide: what must hold for every pair in any list.
+/// Upstream's relation without decisions by UID, which the order must respect for every pair of a list.
 fn decisive(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let magnitude = |time: Option<Timestamp>| time.map(|time| log2_bucket(time, now()));
     let (p, q) = (a.pod, b.pod);
@@ -357,7 +357,7 @@ fn any_pod() -> impl Strategy<Value = (Pod, usize)> {
     )
 }
 
-/// Pods with uids of their own, in any order of those.
+/// Pods with distinct UIDs in random order.
 fn any_pods(most: usize) -> impl Strategy<Value = Vec<(Pod, usize)>> {
     (prop::collection::vec(any_pod(), 2..=most), Just((0..most).collect::<Vec<_>>()).prop_shuffle()).prop_map(
         |(mut pods, uids)| {
@@ -395,7 +395,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_does_not_depend_on_where_a_pod_stands(
+    fn the_order_does_not_depend_on_the_positions_of_the_pods(
         (pods, shuffled) in any_pods(12).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle())),
     ) {
         let uids = |pods: &[(Pod, usize)], order: Vec<usize>| -> Vec<Uid> {
@@ -415,7 +415,7 @@ proptest! {
     }
 
     #[test]
-    fn the_unready_never_outlive_the_ready(pods in any_pods(12)) {
+    fn pods_that_are_not_ready_are_deleted_before_ready_ones(pods in any_pods(12)) {
         let refs: Vec<&Pod> = pods.iter().map(|(pod, _)| pod).collect();
         for order in [sort_for_deletion(&refs), rank_for_deletion(&candidates(&pods), now())] {
             let sorted: Vec<&Pod> = order.into_iter().map(|at| refs[at]).collect();
@@ -427,7 +427,7 @@ proptest! {
     }
 
     #[test]
-    fn never_panics(value in "\\PC{0,20}", count in any::<i64>()) {
+    fn unusual_values_do_not_panic(value in "\\PC{0,20}", count in any::<i64>()) {
         let _ = deletion_cost(&value);
         let json = json!({"metadata": {"name": value}, "status": {"phase": value, "containerStatuses": [{"restartCount": count}]}});
         let _ = serde_json::from_value::<Pod>(json);

@@ -1,4 +1,4 @@
-//! The `ControllerRevision` that is sent to the server to be stored.
+//! The body of the request that creates a `ControllerRevision`.
 
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -9,16 +9,16 @@ use crate::{
     refs::Owner,
 };
 
-/// What a new revision is called and says besides its template.
+/// The fields of a new revision except its data.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRevision<'a> {
-    /// Its name.
+    /// `metadata.name` of the new revision.
     pub name: &'a str,
-    /// Its number.
+    /// Number of the new revision; its field is `revision`.
     pub number: i64,
-    /// The label that holds the hash, and the hash.
+    /// Key of the label with the hash, and the hash.
     pub hash: (&'a str, &'a str),
-    /// The annotations of its owner, which it gets as well.
+    /// Annotations of the owner, which are copied to the revision.
     pub annotations: &'a Annotations,
 }
 
@@ -44,7 +44,7 @@ struct Metadata<'a> {
 }
 
 impl NewRevision<'_> {
-    /// The object to create, with the labels of the template. The server stores the bytes of `data` as they are sent.
+    /// Returns the object to create, with the labels of the template. The server stores the bytes of `data` as they are sent.
     ///
     /// Upstream: `pkg/controller/history`, `NewControllerRevision`; `pkg/controller/daemon`, `snapshot`.
     pub fn body(&self, owner: &Owner, template: &PodTemplate) -> serde_json::Result<Box<RawValue>> {

@@ -1,9 +1,9 @@
-//! A Pod template in the form that revisions store.
+//! A Pod template with the data for its revision.
 
 use super::{Data, Numbers};
 use crate::{intern::Labels, json::Raw};
 
-/// A Pod template in the form that a `ControllerRevision` stores.
+/// A Pod template with its labels and the data for its `ControllerRevision`.
 #[derive(Debug)]
 pub struct PodTemplate {
     raw: Raw,
@@ -12,7 +12,7 @@ pub struct PodTemplate {
 }
 
 impl PodTemplate {
-    /// Parses a template. `numbers` is how its revision writes them. The error says what the API server's validation would have refused.
+    /// Parses a template. `numbers` applies to the data of its revision. The error names what the API server should have rejected.
     pub fn new(raw: Raw, numbers: Numbers) -> Result<Self, String> {
         let value = raw.value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
         for part in ["metadata", "spec"] {
@@ -26,17 +26,17 @@ impl PodTemplate {
         Ok(Self { raw, labels, data })
     }
 
-    /// Its text, as the server sent it.
+    /// Returns the text as the server sent it.
     pub fn raw(&self) -> &Raw {
         &self.raw
     }
 
-    /// The labels of Pods made from it.
+    /// Returns `metadata.labels` of the template.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// What a revision of it holds.
+    /// Returns the data for a revision of this template.
     pub fn data(&self) -> &Data {
         &self.data
     }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_validation_refuses_is_an_error() {
+    fn a_template_that_validation_rejects_is_an_error() {
         for (template, error) in [
             (json!("x"), "spec.template is not an object"),
             (json!(null), "spec.template is not an object"),

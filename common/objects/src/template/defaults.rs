@@ -1,6 +1,6 @@
-//! Defaults of Pod templates: what a server of 1.36 writes into them.
+//! Defaults of Pod templates: the fields that an API server of version 1.36 adds.
 //!
-//! Quantities are the server's own business: it rounds and rewrites them before anything is stored.
+//! Quantities are not handled here, because the server rounds and rewrites them before it stores anything.
 
 use serde_json::{Map, Value, json};
 
@@ -8,16 +8,16 @@ use crate::json::{default_to, each, within};
 
 type Object = Map<String, Value>;
 
-/// Defaults a Pod template: what is shared by Pods and everything that makes Pods. What is no template is left alone.
+/// Adds the defaults that apply both to Pods and to Pod templates. A value that is not a template remains unchanged.
 ///
-/// Upstream: `pkg/apis/core/v1`, `SetDefaults_PodSpec` and those of everything below it.
+/// Upstream: `pkg/apis/core/v1`, `SetDefaults_PodSpec` and the functions for all types below it.
 pub fn apply_defaults(template: &mut Value) {
     if let Value::Object(template) = template {
         within(template, "spec", spec);
     }
 }
 
-/// Defaults the parts of a Pod spec that templates have too.
+/// Adds the defaults of a Pod spec that also apply to templates.
 pub fn spec(spec: &mut Object) {
     default_to(spec, "dnsPolicy", "ClusterFirst");
     default_to(spec, "restartPolicy", "Always");
@@ -31,7 +31,7 @@ pub fn spec(spec: &mut Object) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`: both are written.
+/// Writes both `serviceAccountName` and its deprecated name `serviceAccount`.
 fn service_account(spec: &mut Object) {
     match (spec.get("serviceAccountName").cloned(), spec.get("serviceAccount").cloned()) {
         (Some(name), old) if old.as_ref() != Some(&name) => {
@@ -65,7 +65,7 @@ fn container(container: &mut Object) {
     });
 }
 
-/// Defaults the policy by which the image that is named in `image` is pulled.
+/// Sets the field `policy` to the default pull policy of the image in the field `image`.
 fn default_pull_policy(object: &mut Object, policy: &str, image: &str) {
     if !object.contains_key(policy) {
         let default = pull_policy(object.get(image).and_then(Value::as_str).unwrap_or_default());
@@ -73,7 +73,8 @@ fn default_pull_policy(object: &mut Object, policy: &str, image: &str) {
     }
 }
 
-/// `Always` for images that say or imply `latest`, `IfNotPresent` for all others and for what is not an image's name.
+/// Returns `Always` for an image with the tag `latest` or without a tag and digest, and `IfNotPresent` for all other images and
+/// for invalid names.
 fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
     let last = name.rfind('/').map_or(0, |at| at + 1);
@@ -105,7 +106,7 @@ fn http_get(action: &mut Object) {
     default_to(action, "scheme", "HTTP");
 }
 
-/// Mode of files in volumes that are made from API objects.
+/// Default mode of files in volumes with the content of API objects.
 const FILE_MODE: i64 = 0o644;
 
 fn volume(volume: &mut Object) {
@@ -134,7 +135,7 @@ fn volume(volume: &mut Object) {
     persistent_sources(volume);
 }
 
-/// Defaults of volume sources that `PersistentVolumes` have too.
+/// Adds the defaults of volume sources that `PersistentVolumes` have, too.
 pub fn persistent_sources(volume: &mut Object) {
     within(volume, "iscsi", |iscsi| default_to(iscsi, "iscsiInterface", "default"));
     within(volume, "rbd", |rbd| {
@@ -154,7 +155,7 @@ pub fn persistent_sources(volume: &mut Object) {
     });
 }
 
-/// Defaults of a claim's spec.
+/// Adds the defaults of a `PersistentVolumeClaim`'s spec.
 pub fn claim_spec(spec: &mut Object) {
     default_to(spec, "volumeMode", "Filesystem");
 }
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn pulls_latest_images_always() {
+    fn latest_images_are_always_pulled() {
         let table = [
             ("i", "Always"),
             ("img:1", "IfNotPresent"),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_volumes() {
+    fn volumes_get_defaults() {
         assert_eq!(defaulted(json!({"name": "v"}), volume), json!({"name": "v", "emptyDir": {}}));
         let projected = json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}});
         let wanted = json!({"name": "v", "projected": {

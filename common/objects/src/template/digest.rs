@@ -1,7 +1,7 @@
-//! A digest over the meaning of a Pod template, computed in one pass over its text.
+//! A digest of the meaning of a Pod template, computed in one pass over its text.
 //!
-//! What counts as the same: see [`super::Template`]. Each value has a digest; that of an object covers its members sorted
-//! by the digests of their names, so that the order in the text does not matter.
+//! [`super::Template`] defines which templates mean the same. Each value has a digest. The digest of an object covers its members
+//! in the order of the digests of their names, so that the order in the text does not matter.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use crate::{
     siphash::SipHash,
 };
 
-/// Any fixed key.
+/// Key of the digests of templates; arbitrary, but fixed.
 const KEY: [u64; 2] = [0x6e6f_6e65_7420_706f, 0x6420_7465_6d70_6c61];
-/// The digest of a list element or map value that is the zero value of its type.
+/// Digest of a list element or map value that is the zero value of its type.
 const ZERO: u128 = 0;
 
-/// The digest of a template's text; an error if that is no JSON, or nested too deeply.
+/// Computes the digest of a template's text. Returns an error if the text is not JSON, or is nested too deeply.
 pub(super) fn meaning(json: &str) -> serde_json::Result<u128> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let root = Reader { shape: Some(Shape::plain(Layout::get().template())), place: Place::Template };
@@ -28,12 +28,12 @@ pub(super) fn meaning(json: &str) -> serde_json::Result<u128> {
     Ok(node.present().unwrap_or(ZERO))
 }
 
-/// The digest of a text that means nothing.
+/// Computes the digest of a text that is not a valid template.
 pub(super) fn text(text: &str) -> u128 {
     Kind::Broken.digest(&[text.as_bytes()])
 }
 
-/// What a digest is of, so that a number is never a string.
+/// Type of the hashed value, which is part of the hash, so that a number never equals a string.
 #[derive(Clone, Copy)]
 enum Kind {
     Name,
@@ -59,14 +59,14 @@ impl Kind {
     }
 }
 
-/// What was read.
+/// The result of reading a value.
 #[derive(Clone, Copy)]
 enum Node {
     /// `null`.
     Null,
-    /// What absence means as well: the zero value of a type that is not a pointer, an empty list or map.
+    /// A value that means the same as an absent field: an empty list or map, or the zero value of a type that is not a pointer.
     Zero,
-    /// A value with this digest.
+    /// Any other value, with its digest.
     Value(u128),
 }
 
@@ -79,7 +79,7 @@ impl Node {
     }
 }
 
-/// Where the label that is left out stands.
+/// Position of a value in the template, in order to find the label `pod-template-hash`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Template,
@@ -98,16 +98,16 @@ impl Place {
     }
 }
 
-/// Reads one value.
+/// Reads one value and computes its digest.
 #[derive(Clone, Copy)]
 struct Reader {
-    /// What it should look like, where the layout knows.
+    /// Expected form of the value; `None` in a field that the layout does not know.
     shape: Option<Shape>,
     place: Place,
 }
 
 impl Reader {
-    /// The digest, or nothing if this is a zero value where absence means that.
+    /// Returns [`Node::Zero`] for a zero value that means the same as an absent field, otherwise the digest.
     fn unless_zero(self, zero: bool, digest: impl FnOnce() -> u128) -> Node {
         let absent = self.shape.is_some_and(|shape| shape.wrapper != Wrapper::Pointer);
         if zero && absent { Node::Zero } else { Node::Value(digest()) }
@@ -134,7 +134,7 @@ impl Reader {
         self.unless_zero(value == 0, || Kind::Integer.digest(&[&value.to_le_bytes()]))
     }
 
-    /// How the elements of this list or map are read.
+    /// Returns the reader for the elements of this list or map.
     fn element(self, wrapper: Wrapper) -> Self {
         let shape = self.shape.filter(|shape| shape.wrapper == wrapper).map(|shape| Shape::plain(shape.base));
         Self { shape, place: Place::Elsewhere }
@@ -186,7 +186,7 @@ impl<'de> Visitor<'de> for Reader {
                 Ok(time) => Node::Value(Kind::Time.digest(&[&time.as_nanosecond().to_le_bytes()])),
                 Err(_) => self.unless_zero(value.is_empty(), text),
             },
-            // An empty string is not the number 0, which is what absence means here.
+            // An absent field means the number 0 here, which differs from an empty string.
             Some(Base::IntOrString) => Node::Value(text()),
             _ => self.unless_zero(value.is_empty(), text),
         })
@@ -216,7 +216,7 @@ impl<'de> Visitor<'de> for Reader {
             let zero = (is_map && matches!(node, Node::Zero)).then_some(ZERO);
             members.push((name, node.present().or(zero)));
         }
-        // Of a repeated name the last member counts: it comes first after the reversal, and the sort is stable.
+        // The last of several members with the same name counts. It comes first after the reversal, and the sort is stable.
         members.reverse();
         members.sort_by_key(|(name, _)| *name);
         members.dedup_by_key(|(name, _)| *name);
@@ -234,7 +234,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 }
 
-/// Reads the name of a member: its digest and how its value is to be read; nothing for the label that is left out.
+/// Reads the name of a member. Gives its digest and the reader of its value, or `None` for the label `pod-template-hash`.
 struct Name(Reader);
 
 impl<'de> DeserializeSeed<'de> for Name {

@@ -16,7 +16,7 @@ fn web() -> Value {
 }
 
 #[test]
-fn equal_where_upstream_finds_them_equal() {
+fn templates_are_equal_as_in_upstream() {
     #[derive(Deserialize)]
     struct Pair {
         a: Template,
@@ -31,7 +31,7 @@ fn equal_where_upstream_finds_them_equal() {
 }
 
 #[test]
-fn the_table_of_equality() {
+fn templates_are_equal_as_in_the_table() {
     let with = |path: &str, value: Option<Value>| {
         let mut template = web();
         let (parent, name) = path.rsplit_once('/').unwrap();
@@ -89,7 +89,7 @@ fn the_digest_is_the_same_in_every_process() {
 }
 
 #[test]
-fn of_a_repeated_member_the_last_counts() {
+fn the_last_of_repeated_members_counts() {
     let read = |text: &str| serde_json::from_str::<Template>(text).unwrap();
     assert_eq!(read(r#"{"spec":{"hostname":"a","hostname":"b"}}"#), read(r#"{"spec":{"hostname":"b"}}"#));
     assert_eq!(read(r#"{"spec":{"hostname":"a","hostname":null}}"#), read(r#"{"spec":{}}"#));
@@ -97,7 +97,7 @@ fn of_a_repeated_member_the_last_counts() {
 }
 
 #[test]
-fn what_is_no_template_says_so() {
+fn a_value_that_is_not_a_template_has_a_problem() {
     #[derive(Deserialize)]
     struct Parent {
         #[serde(default)]
@@ -144,7 +144,7 @@ fn parts_are_read_on_demand() {
 }
 
 #[test]
-fn labels_are_edited_and_nothing_lost() {
+fn setting_a_label_keeps_everything_else() {
     let original = template(&web());
     let labelled = original.with_label(POD_TEMPLATE_HASH, "abc");
     let mut want = web();
@@ -160,14 +160,14 @@ fn labels_are_edited_and_nothing_lost() {
 }
 
 #[test]
-fn its_text_is_passed_on_unread() {
+fn the_text_is_passed_on_unchanged() {
     let text = r#"{"spec":{"b":1.50,"a":9007199254740993,"newer":"\u00e9"},"metadata":{}}"#;
     let template: Template = serde_json::from_str(text).unwrap();
     assert_eq!(serde_json::to_string(&template).unwrap(), text);
 }
 
 #[test]
-fn is_named_like_upstream_names_it() {
+fn hashes_match_upstream() {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Vector {
@@ -181,7 +181,7 @@ fn is_named_like_upstream_names_it() {
     }
 }
 
-/// Any JSON, not very deep.
+/// Arbitrary JSON of limited depth.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -205,7 +205,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The text of a value with its members in the order that `seed` shuffles them into, and nulls strewn in.
+/// Writes a value as JSON with its members in a random order from `seed`, and with additional null members.
 fn scramble(value: &Value, seed: &mut u64) -> String {
     let mut next = |bound: usize| {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -234,7 +234,7 @@ fn scramble(value: &Value, seed: &mut u64) -> String {
     }
 }
 
-/// Whether two values of no known type mean the same: the definition, written down without a digest.
+/// Whether two values of unknown type mean the same: the definition of equality, implemented without digests.
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     fn something(v: Option<&Value>) -> Option<&Value> {
         v.filter(|v| !v.is_null() && v.as_array().is_none_or(|list| !list.is_empty()))
@@ -263,13 +263,13 @@ proptest! {
     }
 
     #[test]
-    fn fields_nobody_knows_are_equal_by_structure(a in any_json(), b in any_json()) {
+    fn unknown_fields_are_compared_by_structure(a in any_json(), b in any_json()) {
         let wrap = |value: &Value| template(&json!({"spec": {"newer": value}}));
         prop_assert_eq!(wrap(&a) == wrap(&b), same(Some(&a), Some(&b)));
     }
 
     #[test]
-    fn never_panics(value in any_json(), text in "[\\[{}\\],:\"a0 ]{0,20}") {
+    fn no_template_causes_a_panic(value in any_json(), text in "[\\[{}\\],:\"a0 ]{0,20}") {
         let template = template(&value);
         let _ = (template.with_label("a", "b"), template.hash(Some(1)), template.annotations(), template.finalizers());
         if let Ok(template) = serde_json::from_str::<Template>(&text) {

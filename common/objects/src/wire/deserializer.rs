@@ -1,4 +1,4 @@
-//! Reads an encoded message through serde, as if it were the object's JSON.
+//! A serde deserializer that presents an encoded message as the JSON of the same object.
 
 use std::{
     cell::Cell,
@@ -16,17 +16,17 @@ use super::{
     schema::{Count, Field, Message, Shape, Zero},
 };
 
-/// One value and its type.
+/// An encoded value with its type.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'de> {
     datum: Datum<'de>,
     shape: Shape,
-    /// The field that has it, for errors.
+    /// Name of the field, for errors.
     name: &'static str,
 }
 
 impl<'de> Value<'de> {
-    /// A whole message.
+    /// Creates the value of a whole message.
     pub(super) fn message(message: &'static Message, bytes: &'de [u8]) -> Self {
         Self { datum: Datum::Bytes(bytes), shape: Shape::Object(message), name: message.name }
     }
@@ -40,13 +40,13 @@ impl<'de> Value<'de> {
         Ok(Entries { rest: Fields(self.datum.bytes()?), message, wanted, parent: None, next: None })
     }
 
-    /// The JSON in the field; `null` if it has none.
+    /// Returns the JSON text in a field of bytes; `null` if it is empty.
     fn json(self) -> Result<&'de [u8], Error> {
         let raw = only(self.datum.bytes()?, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
         Ok(if raw.is_empty() { b"null" } else { raw })
     }
 
-    /// Whether JSON has `null` in its place.
+    /// Whether the value is `null` in JSON.
     fn is_null(self) -> bool {
         match self.shape {
             Shape::Time | Shape::MicroTime => matches!(self.datum, Datum::Bytes([])),
@@ -77,7 +77,7 @@ impl<'de> Value<'de> {
                 match only(message, 1)?.map_or(Ok(0), Datum::number)? {
                     0 => visitor.visit_i64(only(message, 2)?.map_or(Ok(0), Datum::number)?.cast_signed()),
                     1 => visitor.visit_borrowed_str(only(message, 3)?.map_or(Ok(""), Datum::text)?),
-                    _ => Err(Error::new("neither an integer nor a string")),
+                    _ => Err(Error::new("the value is neither an integer nor a string")),
                 }
             }
             Shape::Json => {
@@ -87,19 +87,19 @@ impl<'de> Value<'de> {
                 Ok(value)
             }
             Shape::Object(message) => visitor.visit_map(self.entries(message, None)?),
-            Shape::Opaque => Err(Error::new(&format!("the messages do not say how {} is encoded", self.name))),
+            Shape::Opaque => Err(Error::new(&format!("the schema does not describe the field {}", self.name))),
         }
     }
 }
 
-/// Seconds and nanoseconds, each in a field; `unit` is the number of nanoseconds below which nothing is kept.
+/// Decodes a time: seconds in field 1, nanoseconds in field 2. The nanoseconds are rounded down to a multiple of `unit`.
 fn time(message: &[u8], unit: i32) -> Result<Timestamp, Error> {
     let number = |at| only(message, at)?.map_or(Ok(0), |datum| datum.number().map(u64::cast_signed));
-    let nanoseconds = i32::try_from(number(2)?).map_err(|_| Error::new("a time with too many nanoseconds"))?;
+    let nanoseconds = i32::try_from(number(2)?).map_err(|_| Error::new("nanoseconds are out of range"))?;
     Timestamp::new(number(1)?, nanoseconds - nanoseconds % unit).map_err(|error| Error::new(&error.to_string()))
 }
 
-/// A time as text, without an allocation.
+/// A time as text in a buffer of fixed size, so that nothing is allocated.
 struct Written {
     text: [u8; 40],
     length: usize,
@@ -108,7 +108,7 @@ struct Written {
 impl Written {
     fn new(time: Timestamp) -> Result<Self, Error> {
         let mut written = Self { text: [0; 40], length: 0 };
-        write!(written, "{time}").map_err(|_| Error::new("a time that takes too much room"))?;
+        write!(written, "{time}").map_err(|_| Error::new("the text of a time is too long"))?;
         Ok(written)
     }
 
@@ -139,7 +139,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
         match self.shape {
-            // Only serde_json knows how to hand out JSON that is not taken apart.
+            // Only serde_json can provide JSON as raw text.
             Shape::Json => {
                 let mut json = serde_json::Deserializer::from_slice(self.json()?);
                 let value = (&mut json).deserialize_newtype_struct(name, visitor)?;
@@ -181,16 +181,16 @@ impl<'de> Deserializer<'de> for Value<'de> {
     }
 }
 
-/// The fields of a message that the reader knows. All others are passed over.
+/// The fields of a message that the projection declares. All other fields are skipped.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// Their names, if the reader says which they are.
+    /// Names of the fields; `None` if the projection does not declare its fields.
     names: Option<&'static [&'static str]>,
-    /// A bit for each number below 64. Fields with a larger number, which few messages have, are left to the reader.
+    /// Set of field numbers with one bit for each number below 64. The few fields with larger numbers are always presented.
     numbers: u64,
 }
 
-/// The sets that were computed last, by the addresses of the message and of the names.
+/// Recently computed sets: address of the message, hash of the names, and field numbers.
 type Computed = [(usize, usize, u64); 64];
 
 thread_local! {
@@ -203,9 +203,9 @@ impl Wanted {
         Self { names, numbers }
     }
 
-    /// The numbers of the fields with these names, and of inlined messages. Computed once for each type that is read.
+    /// Returns the numbers of the fields with these names and of all inlined messages. Cached for each projection.
     fn numbers(message: &'static Message, names: &'static [&'static str]) -> u64 {
-        // Slices of different lengths may begin at one address.
+        // Slices of different lengths may start at the same address.
         let key = (std::ptr::from_ref(message).addr(), names.as_ptr().addr() ^ names.len().rotate_right(8));
         let slot = ((key.0 >> 5) ^ (key.1 >> 4)) % 64;
         COMPUTED.with(|computed| {
@@ -227,18 +227,18 @@ impl Wanted {
     }
 }
 
-/// The fields of a message, as the entries of a JSON object.
+/// The wanted fields of a message, as the entries of a JSON object.
 struct Entries<'de> {
     rest: Fields<'de>,
     message: &'static Message,
     wanted: Wanted,
-    /// What is left of the message that this one is inlined in.
+    /// Rest of the message in which this one is inlined.
     parent: Option<(Fields<'de>, &'static Message)>,
     next: Option<(&'static Field, Datum<'de>)>,
 }
 
 impl<'de> Entries<'de> {
-    /// The next field that the reader wants.
+    /// Returns the next wanted field.
     fn advance(&mut self) -> Result<Option<(&'static Field, Datum<'de>)>, Error> {
         loop {
             let Some((number, datum)) = self.rest.next()? else {
@@ -268,7 +268,7 @@ impl<'de> Entries<'de> {
         }
     }
 
-    /// The value of the next field, if it is that field again.
+    /// Returns the value of the next field, if it has the same number as `field`.
     fn again(&mut self, field: &'static Field) -> Result<Option<Datum<'de>>, Error> {
         let before = self.rest;
         match self.rest.next()? {
@@ -293,13 +293,13 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let Some((field, datum)) = self.next.take() else { return Err(Error::new("a value without its field")) };
+        let Some((field, datum)) = self.next.take() else { return Err(Error::new("a value is read before its name")) };
         match field.count {
             Count::One => seed.deserialize(Value { datum, shape: field.shape, name: field.name }),
             Count::Many | Count::Keyed => {
                 let mut items = Items { entries: self, field, first: Some(datum) };
                 let value = seed.deserialize(&mut items)?;
-                // What the reader has left unread.
+                // Skip items that the visitor did not read.
                 while items.next()?.is_some() {}
                 Ok(value)
             }
@@ -307,7 +307,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 }
 
-/// The values of a field that may have many: a list, or a map.
+/// The values of a repeated field: a list or a map.
 struct Items<'a, 'de> {
     entries: &'a mut Entries<'de>,
     field: &'static Field,
@@ -367,7 +367,7 @@ impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
     }
 }
 
-/// The pairs of a map: each is a message of a key and a value.
+/// The entries of a map. Each entry is a message with a key and a value.
 struct Pairs<'a, 'b, 'de> {
     items: &'a mut Items<'b, 'de>,
     value: Option<Datum<'de>>,
@@ -385,7 +385,7 @@ impl<'de> MapAccess<'de> for Pairs<'_, '_, 'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let Some(datum) = self.value.take() else { return Err(Error::new("a value without its key")) };
+        let Some(datum) = self.value.take() else { return Err(Error::new("a value is read before its key")) };
         seed.deserialize(self.items.value(datum))
     }
 }

@@ -1,33 +1,33 @@
-//! What an object is wrapped in: the envelope of a body, the events of a watch, and lists.
+//! Wrappers of encoded objects: the envelope of a body, watch events, and lists.
 
 use super::{
     Error,
     fields::{Datum, Fields, only},
 };
 
-/// The media type of the encoding.
+/// Media type of the protobuf encoding.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// What every body begins with.
+/// First bytes of every body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// An object in its envelope.
+/// The envelope of an encoded object.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<'a> {
-    /// Its group and version.
+    /// `apiVersion` of the object: group and version.
     pub api_version: &'a str,
-    /// Its kind.
+    /// `kind` of the object.
     pub kind: &'a str,
-    /// The encoded object.
+    /// Encoded object without the envelope.
     pub object: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads a body, or the object of a watch event.
+    /// Decodes the envelope of a body or of a watch event's object.
     ///
     /// # Errors
-    /// If it is no envelope, or its content is encoded once more.
+    /// The bytes are not an envelope, or the object in it is compressed or not protobuf.
     pub fn read(body: &'a [u8]) -> Result<Self, Error> {
-        let body = body.strip_prefix(MAGIC).ok_or_else(|| Error::new("no protobuf envelope"))?;
+        let body = body.strip_prefix(MAGIC).ok_or_else(|| Error::new("the body has no protobuf envelope"))?;
         let (mut api_version, mut kind, mut object) = ("", "", &b""[..]);
         let mut fields = Fields(body);
         while let Some((number, datum)) = fields.next()? {
@@ -37,9 +37,9 @@ impl<'a> Envelope<'a> {
                     kind = only(datum.bytes()?, 2)?.map_or(Ok(""), Datum::text)?;
                 }
                 2 => object = datum.bytes()?,
-                3 if !datum.bytes()?.is_empty() => return Err(Error::new("an object that is compressed")),
+                3 if !datum.bytes()?.is_empty() => return Err(Error::new("the object is compressed")),
                 4 if !matches!(datum.text()?, "" | MEDIA_TYPE) => {
-                    return Err(Error::new("an object that is not protobuf"));
+                    return Err(Error::new("the object is not encoded as protobuf"));
                 }
                 _ => {}
             }
@@ -48,55 +48,55 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// An event of a watch.
+/// A decoded watch event, whose object is still encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchEvent<'a> {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     pub kind: &'a str,
-    /// The object.
+    /// The object in its envelope.
     pub object: Envelope<'a>,
 }
 
 impl<'a> WatchEvent<'a> {
-    /// Reads a frame of a watch, without the length in front of it.
+    /// Decodes a frame of a watch, without the length before it.
     ///
     /// # Errors
-    /// If it is no event with an object.
+    /// The frame is not an event with an object.
     pub fn read(frame: &'a [u8]) -> Result<Self, Error> {
         let kind = only(frame, 1)?.map_or(Ok(""), Datum::text)?;
-        let object = only(frame, 2)?.ok_or_else(|| Error::new("no watch event"))?;
-        let object = only(object.bytes()?, 1)?.ok_or_else(|| Error::new("a watch event without an object"))?;
+        let object = only(frame, 2)?.ok_or_else(|| Error::new("the frame is not a watch event"))?;
+        let object = only(object.bytes()?, 1)?.ok_or_else(|| Error::new("the watch event has no object"))?;
         Ok(Self { kind, object: Envelope::read(object.bytes()?)? })
     }
 }
 
-/// A list: its metadata and its items, each still encoded.
+/// A list whose metadata and items are still encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
-    /// Its group and version.
+    /// `apiVersion` of the list: group and version.
     pub api_version: &'a str,
-    /// Its kind: `PodList`.
+    /// `kind` of the list, for example `PodList`.
     pub kind: &'a str,
-    /// The encoded `ListMeta`.
+    /// Encoded `ListMeta`.
     pub metadata: &'a [u8],
     items: Fields<'a>,
 }
 
 impl<'a> List<'a> {
-    /// Reads the body of a list.
+    /// Decodes the envelope and the metadata field of a list.
     ///
     /// # Errors
-    /// If it is no list.
+    /// The body is not an envelope with a list.
     pub fn read(body: &'a [u8]) -> Result<Self, Error> {
         let envelope = Envelope::read(body)?;
         let metadata = only(envelope.object, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
         Ok(Self { api_version: envelope.api_version, kind: envelope.kind, metadata, items: Fields(envelope.object) })
     }
 
-    /// The next item; `None` at the end.
+    /// Returns the next encoded item, or `None` at the end.
     ///
     /// # Errors
-    /// If the list is damaged.
+    /// The list is corrupted.
     pub fn next_item(&mut self) -> Result<Option<&'a [u8]>, Error> {
         while let Some((number, datum)) = self.items.next()? {
             if number == 2 {

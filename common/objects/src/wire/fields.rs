@@ -1,52 +1,52 @@
-//! The fields of an encoded message, one after the other.
+//! Iteration over the fields of an encoded message.
 
 use prost::encoding::{WireType, decode_key, decode_varint};
 
 use super::Error;
 
-/// The value of a field, before its type is known.
+/// The value of a field whose type is not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Datum<'a> {
     /// A number or a boolean.
     Varint(u64),
-    /// A string, bytes, or a message.
+    /// A string, a byte string or a message.
     Bytes(&'a [u8]),
-    /// Four or eight bytes, which no field that is read has.
+    /// A value of four or eight bytes. No field that projections read has this type.
     Fixed,
 }
 
 impl<'a> Datum<'a> {
-    /// The bytes.
+    /// Returns a string, byte string or message as bytes. Any other value is an error.
     pub(super) fn bytes(self) -> Result<&'a [u8], Error> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Error::new("bytes are expected, not a number")) }
     }
 
-    /// The string.
+    /// Returns a string. Any other value, or invalid UTF-8, is an error.
     pub(super) fn text(self) -> Result<&'a str, Error> {
         std::str::from_utf8(self.bytes()?).map_err(|error| Error::new(&format!("not UTF-8: {error}")))
     }
 
-    /// The number.
+    /// Returns a number or boolean as an integer. Any other value is an error.
     pub(super) fn number(self) -> Result<u64, Error> {
         if let Self::Varint(number) = self { Ok(number) } else { Err(Error::new("a number is expected, not bytes")) }
     }
 }
 
-/// What is left of an encoded message.
+/// The undecoded rest of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next field: its number and value; `None` at the end.
+    /// Returns the number and the value of the next field, or `None` at the end.
     ///
     /// # Errors
-    /// If the message is truncated, or has a field of a type that Kubernetes does not use.
+    /// The message is truncated, or contains a group, which Kubernetes does not use.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<(u32, Datum<'a>)>, Error> {
         if self.0.is_empty() {
             return Ok(None);
         }
-        // Nearly every key and length is one byte.
+        // Fast path: nearly all keys and lengths take one byte.
         let (number, kind) = match self.0 {
             [key, rest @ ..] if *key < 0x80 && *key & 7 == WireType::LengthDelimited as u8 && *key > 7 => {
                 self.0 = rest;
@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
             WireType::SixtyFourBit => self.take(8).map(|_| Datum::Fixed)?,
             WireType::ThirtyTwoBit => self.take(4).map(|_| Datum::Fixed)?,
             WireType::StartGroup | WireType::EndGroup => {
-                return Err(Error::new("a group, which Kubernetes never sends"));
+                return Err(Error::new("the message contains a group, which Kubernetes never sends"));
             }
         };
         Ok(Some((number, datum)))
@@ -89,7 +89,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The value of the only field of a message that is a wrapper; the last one counts. `None` if it is not there.
+/// Returns the value of field `number` in a message, or `None` without such a field. The last of repeated fields counts.
 pub(super) fn only(message: &[u8], number: u32) -> Result<Option<Datum<'_>>, Error> {
     let (mut fields, mut found) = (Fields(message), None);
     while let Some((at, datum)) = fields.next()? {

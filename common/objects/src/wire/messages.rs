@@ -1,6 +1,6 @@
-//! The messages of Kubernetes 1.36 that projections read.
+//! Schemas of the Kubernetes 1.36 messages that projections read.
 //!
-//! Every field of a message stands here, also those that nobody reads: a field that is missing would look absent in every object.
+//! Each schema lists every field of its message, even unused ones, because a missing field would look absent in every object.
 
 mod meta;
 mod network;

@@ -1,18 +1,18 @@
-//! How a message of the protobuf encoding appears as JSON: field numbers, names and types.
+//! The mapping of protobuf messages to JSON: numbers, names and types of fields.
 
-/// A message.
+/// The schema of a message.
 #[derive(Debug)]
 pub struct Message {
-    /// Its name, with group and version: `core/v1.Pod`.
+    /// Name with group and version, for example `core/v1.Pod`.
     pub name: &'static str,
-    /// Its fields, in the order of their numbers.
+    /// Fields in ascending order of their numbers.
     pub fields: &'static [Field],
 }
 
 impl Message {
-    /// The field of that number; `None` for a field that Kubernetes 1.36 does not have.
+    /// Returns the field with a number; `None` for a field that Kubernetes 1.36 does not have.
     pub(super) fn field(&self, number: u32) -> Option<&'static Field> {
-        // Most messages number their fields without a gap.
+        // In most messages, the numbers of the fields have no gaps.
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         match self.fields.get(at).filter(|field| field.number == number) {
             Some(field) => Some(field),
@@ -21,40 +21,40 @@ impl Message {
     }
 }
 
-/// A field of a message.
+/// The schema of a field.
 #[derive(Debug)]
 pub struct Field {
-    /// Its number.
+    /// Field number in protobuf.
     pub number: u32,
-    /// Its name in JSON; empty if it is [inlined].
+    /// Field name in JSON; empty if the field is [inlined].
     pub name: &'static str,
-    /// How many values it has.
+    /// Whether the field is single, a list or a map.
     pub count: Count,
-    /// The type of a value.
+    /// Type of each value.
     pub shape: Shape,
-    /// What its zero value means.
+    /// Meaning of the zero value.
     pub zero: Zero,
 }
 
-/// How many values a field has.
+/// Whether a field is single, a list or a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// At most one.
+    /// At most one value.
     One,
-    /// A list.
+    /// A repeated field; a list in JSON.
     Many,
-    /// Values by their keys.
+    /// A repeated field of pairs of key and value; an object in JSON.
     Keyed,
 }
 
-/// The type of a value.
+/// The type of an encoded value.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// A string.
+    /// A string in UTF-8; a string in JSON.
     Text,
-    /// A boolean.
+    /// A varint; `true` or `false` in JSON.
     Bool,
-    /// A signed integer.
+    /// A signed varint; a number in JSON.
     Int,
     /// A time in whole seconds; a string in JSON.
     Time,
@@ -62,58 +62,58 @@ pub enum Shape {
     MicroTime,
     /// A quantity; a string in JSON.
     Quantity,
-    /// An integer or a string.
+    /// A message with an integer or a string; a number or a string in JSON.
     IntOrString,
-    /// JSON in a field of bytes.
+    /// JSON text in a field of bytes.
     Json,
     /// A message; an object in JSON.
     Object(&'static Message),
-    /// Anything that no projection reads. Reading it is an error.
+    /// Any type that no projection reads. Reading the value is an error.
     Opaque,
 }
 
-/// What the zero value of a field means. Go's encoder writes zero values of plain fields, and JSON often omits them.
+/// Meaning of a field's zero value. Go writes the zero values of non-pointer fields to protobuf, but often omits them in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zero {
-    /// JSON omits it: it reads as absent.
+    /// JSON omits the zero value, so it is read as absent.
     Absent,
-    /// It is a value: JSON has it, too.
+    /// JSON contains the zero value, so it is read as a value.
     Value,
-    /// The message has the field only if it was set.
+    /// The message contains the field only if the field was set, so a zero value is read as a value.
     Set,
 }
 
-/// A field that JSON always has.
+/// Creates a single field that JSON always contains.
 pub(super) const fn always(number: u32, name: &'static str, shape: Shape) -> Field {
     Field { number, name, count: Count::One, shape, zero: Zero::Value }
 }
 
-/// A field whose zero value JSON omits.
+/// Creates a single field whose zero value JSON omits.
 pub(super) const fn nonzero(number: u32, name: &'static str, shape: Shape) -> Field {
     Field { number, name, count: Count::One, shape, zero: Zero::Absent }
 }
 
-/// A field that is there if it was set.
+/// Creates a single field that JSON contains only if it was set.
 pub(super) const fn optional(number: u32, name: &'static str, shape: Shape) -> Field {
     Field { number, name, count: Count::One, shape, zero: Zero::Set }
 }
 
-/// A list.
+/// Creates a field with a list of values.
 pub(super) const fn list(number: u32, name: &'static str, shape: Shape) -> Field {
     Field { number, name, count: Count::Many, shape, zero: Zero::Set }
 }
 
-/// A map from strings.
+/// Creates a field with a map from strings to values.
 pub(super) const fn map(number: u32, name: &'static str, shape: Shape) -> Field {
     Field { number, name, count: Count::Keyed, shape, zero: Zero::Set }
 }
 
-/// A field that no projection reads.
+/// Creates a field that no projection reads.
 pub(super) const fn opaque(number: u32, name: &'static str) -> Field {
     Field { number, name, count: Count::One, shape: Shape::Opaque, zero: Zero::Set }
 }
 
-/// A message whose fields are its parent's in JSON.
+/// Creates a field with a message whose fields belong to the outer object in JSON.
 pub(super) const fn inlined(number: u32, message: &'static Message) -> Field {
     Field { number, name: "", count: Count::One, shape: Shape::Object(message), zero: Zero::Set }
 }

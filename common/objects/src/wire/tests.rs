@@ -1,4 +1,4 @@
-//! Messages written by hand: what each type looks like, and what is wrong with others.
+//! Tests with messages built by hand: the JSON form of each type, and errors for invalid messages.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn owner(kind: &str, controller: bool) -> Vec<u8> {
     message(13, &[text(1, kind), text(3, "o"), text(4, "u"), text(5, "apps/v1"), number(6, controller.into())])
 }
 
-/// A Pod as a server writes it, with the empty texts that it writes as well.
+/// A Pod as a server encodes it, including the empty strings that it encodes.
 fn pod() -> Vec<u8> {
     let metadata = message(
         1,
@@ -79,7 +79,7 @@ fn read_pod(bytes: &[u8]) -> Result<Pod, Error> {
 }
 
 #[test]
-fn a_pod_reads_as_its_json_does() {
+fn a_pod_is_read_as_from_its_json() {
     let owner = |kind: &str, controller: bool| json!({"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": controller});
     let json = json!({
         "metadata": {"name": "web-0", "namespace": "shop", "uid": "2ff731ae-b0d1-491c-a286-da4a1c1a8b15", "resourceVersion": "208",
@@ -104,7 +104,7 @@ fn a_head_is_read_before_the_rest() {
 }
 
 #[test]
-fn a_field_of_a_newer_server_is_passed_over() {
+fn a_field_of_a_newer_server_is_skipped() {
     let mut newer = pod();
     newer.extend(text(99, "new"));
     newer.extend(number(100, 7));
@@ -116,7 +116,7 @@ fn a_field_of_a_newer_server_is_passed_over() {
 }
 
 #[test]
-fn each_type_reads_as_in_json() {
+fn each_type_is_read_as_in_json() {
     #[derive(Debug, Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Entry {
@@ -181,7 +181,7 @@ fn each_type_reads_as_in_json() {
 }
 
 #[test]
-fn fields_of_an_inlined_message_are_the_parents() {
+fn fields_of_an_inlined_message_belong_to_the_outer_object() {
     #[derive(Deserialize)]
     struct PodWithVolumes {
         spec: Spec,
@@ -217,7 +217,7 @@ fn fields_of_an_inlined_message_are_the_parents() {
 }
 
 #[test]
-fn a_field_that_the_messages_do_not_describe_cannot_be_read() {
+fn a_field_that_the_schema_does_not_describe_cannot_be_read() {
     #[derive(Debug, Deserialize)]
     struct PodWithContext {
         #[serde(rename = "spec")]
@@ -229,11 +229,11 @@ fn a_field_that_the_messages_do_not_describe_cannot_be_read() {
         _context: Option<Value>,
     }
     let error = read::<PodWithContext>(&messages::POD, &message(2, &[message(14, &[number(1, 1)])])).unwrap_err();
-    assert_eq!(error.to_string(), "the messages do not say how securityContext is encoded");
+    assert_eq!(error.to_string(), "the schema does not describe the field securityContext");
 }
 
 #[test]
-fn what_is_wrong_is_an_error() {
+fn invalid_messages_are_errors() {
     let group = |field: u32| {
         let mut out = Vec::new();
         encode_key(field, WireType::StartGroup, &mut out);
@@ -262,24 +262,24 @@ fn what_is_wrong_is_an_error() {
 }
 
 #[test]
-fn an_envelope_names_its_kind_and_holds_nothing_encoded_twice() {
+fn an_envelope_names_its_kind_and_its_object_is_encoded_once() {
     let envelope = |parts: &[Vec<u8>]| [b"k8s\0".to_vec(), parts.concat()].concat();
     let of = message(1, &[text(1, "v1"), text(2, "Pod")]);
     let whole = envelope(&[of.clone(), bytes(2, &pod()), text(3, ""), text(4, "")]);
     let read = Envelope::read(&whole).unwrap();
     assert_eq!((read.kind, read.object), ("Pod", &*pod()));
     let error = |body: &[u8]| Envelope::read(body).unwrap_err().to_string();
-    assert_eq!(error(b"{}"), "no protobuf envelope");
-    assert_eq!(error(&envelope(&[of.clone(), text(3, "gzip")])), "an object that is compressed");
-    assert_eq!(error(&envelope(&[of, text(4, "application/json")])), "an object that is not protobuf");
+    assert_eq!(error(b"{}"), "the body has no protobuf envelope");
+    assert_eq!(error(&envelope(&[of.clone(), text(3, "gzip")])), "the object is compressed");
+    assert_eq!(error(&envelope(&[of, text(4, "application/json")])), "the object is not encoded as protobuf");
     let event = [text(1, "ADDED"), message(2, &[bytes(1, &whole)])].concat();
     let read = WatchEvent::read(&event).unwrap();
     assert_eq!((read.kind, read.object.kind), ("ADDED", "Pod"));
-    assert_eq!(WatchEvent::read(&text(1, "ADDED")).unwrap_err().to_string(), "no watch event");
+    assert_eq!(WatchEvent::read(&text(1, "ADDED")).unwrap_err().to_string(), "the frame is not a watch event");
 }
 
 #[test]
-fn fields_are_in_the_order_of_their_numbers_and_named_once() {
+fn fields_are_ordered_by_number_and_have_distinct_names() {
     fn check(message: &'static Message) {
         assert!(message.fields.is_sorted_by_key(|field| field.number), "{}", message.name);
         for (at, field) in message.fields.iter().enumerate() {
@@ -313,7 +313,7 @@ fn fields_are_in_the_order_of_their_numbers_and_named_once() {
 
 proptest! {
     #[test]
-    fn no_bytes_cost_a_panic(random in prop::collection::vec(any::<u8>(), 0..300), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(), bits in 1u8..) {
+    fn no_bytes_cause_a_panic(random in prop::collection::vec(any::<u8>(), 0..300), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(), bits in 1u8..) {
         let mut damaged = pod();
         let at = flip.index(damaged.len());
         damaged[at] ^= bits;
@@ -328,7 +328,7 @@ proptest! {
         }
     }
 
-    /// A prefix of an object is an error or an object with fewer fields, never one with other values.
+    /// A truncated object is an error or an object with fewer fields, never an object with other values.
     #[test]
     fn a_truncated_pod_is_never_another_pod(cut in any::<prop::sample::Index>()) {
         let whole = pod();

@@ -1,4 +1,4 @@
-//! Metrics of one name, told apart by their labels.
+//! Metric families: the metrics of one name, which differ in their label values.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use prometheus_client::metrics::{
 
 use super::{Counter, Gauge, limits::Allowed};
 
-/// The names of a family's labels.
+/// Names of a family's labels, in the order in which callers pass the values.
 pub(super) type LabelNames = &'static [&'static str];
 type Labels = Vec<(&'static str, String)>;
 
-/// Metrics of one name and type; `C` makes the metric of a set of label values that is new.
+/// A metric family. `C` creates a metric when a combination of label values is used for the first time.
 #[derive(Clone, Debug)]
 pub struct Labelled<M, C = fn() -> M> {
     pub(super) names: LabelNames,
@@ -21,14 +21,14 @@ pub struct Labelled<M, C = fn() -> M> {
     pub(super) family: Family<Labels, M, C>,
 }
 
-/// Counters of one name.
+/// A family of counters.
 pub type Counters = Labelled<Counter>;
-/// Gauges of one name.
+/// A family of gauges.
 pub type Gauges = Labelled<Gauge>;
-/// Histograms of one name.
+/// A family of histograms.
 pub type Histograms = Labelled<Histogram, Buckets>;
 
-/// Upper bounds of buckets.
+/// Upper bounds of a histogram's buckets, without `+Inf`.
 #[derive(Clone, Debug)]
 pub struct Buckets(pub(super) Arc<[f64]>);
 
@@ -39,17 +39,17 @@ impl MetricConstructor<Histogram> for Buckets {
 }
 
 impl<M: Clone, C: MetricConstructor<M>> Labelled<M, C> {
-    /// The metric with these label values, in the order of the label names. Keep it where it is used often.
+    /// Returns the metric with these label values, in the order of the label names. Keep the result for frequent use.
     pub fn with(&self, values: &[&str]) -> M {
         self.family.get_or_create_owned(&self.labels(values))
     }
 
-    /// Serves the metric with these label values no longer.
+    /// Stops serving the metric with these label values.
     pub fn remove(&self, values: &[&str]) {
         self.family.remove(&self.labels(values));
     }
 
-    /// Begins anew. Metrics handed out before are served no longer.
+    /// Removes all metrics of the family. Metrics that were returned before are no longer served.
     pub fn clear(&self) {
         self.family.clear();
     }

@@ -1,4 +1,4 @@
-//! `informer_*`: the metrics of one cache.
+//! `informer_*`: the metrics of one cache, and those of its hidden objects.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::{Counters, Gauge, Histogram, Metrics, Stability::Alpha};
 use crate::{meta::Version, object::Resource};
 
 const LABELS: &[&str] = &["group", "name", "resource", "version"];
-/// Whose informers they are. Upstream's are all of one process, and dashboards know them by its name.
+/// Value of the label `name`. Upstream sets it to the name of the process, which dashboards rely on.
 const NAME: &str = "kube-controller-manager";
 const LATENCIES: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The metrics of one cache. Cheap to clone.
+/// Number of queued objects, latency of the handlers, and version of one cache. Cheap to clone.
 ///
 /// Upstream: `client-go/tools/cache`, registered in `component-base/metrics/prometheus/clientgo/fifo`.
 #[derive(Clone, Debug)]
@@ -37,28 +37,28 @@ impl InformerMetrics {
         }
     }
 
-    /// Metrics that nobody serves.
+    /// Creates metrics that are not served.
     pub fn unserved(resource: Resource) -> Self {
         Self::new(&Metrics::new(), resource)
     }
 
-    /// This many objects were read and are not in the cache yet: those of a set that is still coming.
+    /// Sets the number of objects that were read but are not in the cache yet, because their list is incomplete.
     pub fn queued(&self, objects: usize) {
         self.queued.set(objects as f64);
     }
 
-    /// The handlers took this long for what one line, or one set, has changed.
+    /// Records how long the handlers took for the changes of one frame or one complete list.
     pub fn handled(&self, took: Duration) {
         self.latency.observe(took.as_secs_f64());
     }
 
-    /// The cache is at this version. Meant for [`Metrics::before_scrape`].
+    /// Sets the version that the cache has reached. Meant for [`Metrics::before_scrape`].
     pub fn version(&self, version: Version) {
         self.version.set(version.last_digits() as f64);
     }
 }
 
-/// The metrics of the objects that have left the label selector of a watch. Cheap to clone.
+/// Metrics of hidden objects, which exist but lack the label by which they are watched. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct HiddenMetrics {
     resource: Resource,
@@ -67,7 +67,7 @@ pub struct HiddenMetrics {
 }
 
 impl HiddenMetrics {
-    /// The metrics for a resource.
+    /// Creates the metrics of a resource's hidden objects.
     pub fn new(metrics: &Metrics, resource: Resource) -> Self {
         let objects = "Objects that lack the label by which they are watched and that may still exist";
         let reads = "Reads of objects that the watch does not show, by result: gone, hidden, visible, foreign or error";
@@ -80,12 +80,12 @@ impl HiddenMetrics {
         }
     }
 
-    /// There are so many hidden objects.
+    /// Sets the number of hidden objects.
     pub fn hidden(&self, objects: usize) {
         self.objects.set(objects as f64);
     }
 
-    /// An object was read.
+    /// Counts a read of an object that the watch does not show.
     pub fn read(&self, result: &'static str) {
         self.reads.with(&[self.resource.group, self.resource.plural, result]).inc();
     }

@@ -1,4 +1,4 @@
-//! What an operator does not want to be counted.
+//! Restrictions that an operator puts on metrics: disabled metrics and allowed label values.
 //!
 //! Upstream: `component-base/metrics`, `--disabled-metrics` and `--allow-metric-labels`.
 
@@ -7,26 +7,26 @@ use std::{
     sync::Arc,
 };
 
-/// What a label's value becomes that is not on its list.
+/// Replaces a label value that is not allowed.
 const UNEXPECTED: &str = "unexpected";
 
-/// Metrics that are not served, and the values that labels may have.
+/// Disabled metrics, and the allowed values of labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     disabled: BTreeSet<String>,
-    /// By metric and label.
+    /// Allowed values by metric and label. Labels without an entry may have any value.
     allowed: BTreeMap<(String, String), Arc<BTreeSet<String>>>,
 }
 
 impl Limits {
-    /// The same without these metrics.
+    /// Disables further metrics.
     #[must_use]
     pub fn without(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.disabled.extend(names);
         self
     }
 
-    /// The same with no other values for a label of a metric.
+    /// Allows further values for a label of a metric. Values that are not listed become `unexpected`.
     #[must_use]
     pub fn with_allowed(mut self, metric: &str, label: &str, values: impl IntoIterator<Item = String>) -> Self {
         let known = self.allowed.entry((metric.to_owned(), label.to_owned())).or_default();
@@ -34,10 +34,10 @@ impl Limits {
         self
     }
 
-    /// The same with every pair of a list: `metric,label` and `value,value`.
+    /// Allows the values in each pair of `metric,label` and `value,value`.
     ///
     /// # Errors
-    /// Names what is no metric and label.
+    /// The message names the first key that is not of the form `metric,label`.
     pub fn with_pairs<'a>(self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
         let word = |text: &str, also: &str| {
             let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || also.contains(c);
@@ -51,7 +51,7 @@ impl Limits {
         })
     }
 
-    /// Whether nothing is allowed by name.
+    /// Whether every label may have any value.
     pub fn allows_everything(&self) -> bool {
         self.allowed.is_empty()
     }
@@ -60,19 +60,19 @@ impl Limits {
         !self.disabled.contains(metric)
     }
 
-    /// What the labels of a metric may be.
+    /// Returns the allowed values for the labels of a metric.
     pub(super) fn of(&self, metric: &str, labels: &[&str]) -> Allowed {
         let of = |label: &&str| self.allowed.get(&(metric.to_owned(), (*label).to_owned())).cloned();
         Allowed(labels.iter().map(of).collect())
     }
 }
 
-/// The values that the labels of one metric may have, by position; any where there is no list.
+/// The allowed values of one metric's labels, by the position of the label. A label without a list may have any value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allowed(Arc<[Option<Arc<BTreeSet<String>>>]>);
 
 impl Allowed {
-    /// The value that stands for this one.
+    /// Returns `value` if it is allowed for the label at `position`, otherwise [`UNEXPECTED`].
     pub(super) fn value<'a>(&self, position: usize, value: &'a str) -> &'a str {
         match self.0.get(position) {
             Some(Some(list)) if !list.contains(value) => UNEXPECTED,
@@ -87,7 +87,7 @@ mod tests {
     use crate::metrics::{Metrics, Stability};
 
     #[test]
-    fn what_is_disabled_is_not_served() {
+    fn disabled_metrics_are_not_served() {
         let names = ["a_total", "b", "c_seconds"].map(str::to_owned);
         let metrics = Metrics::limited(Limits::default().without(names));
         metrics.counter("a_total", Stability::Beta, "A", &[]).with(&[]).inc();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_not_on_the_list_is_unexpected() {
+    fn a_value_that_is_not_allowed_becomes_unexpected() {
         let pairs = [("x_total,code", "200,404"), ("y,code", "200")];
         let metrics = Metrics::limited(Limits::default().with_pairs(pairs).unwrap());
         let x = metrics.counter("x_total", Stability::Beta, "X", &["code", "verb"]);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_metric_and_label_is_named() {
+    fn the_error_names_a_malformed_key() {
         for key in ["x", "x,", ",x", "1x,y", "x,y:z", "x,y,z", "x y,z"] {
             let error = Limits::default().with_pairs([(key, "v")]).unwrap_err();
             assert_eq!(error, format!("{key:?} is not of the form metric,label"));

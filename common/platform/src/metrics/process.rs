@@ -1,15 +1,15 @@
-//! `process_*`: what the process takes of its machine, from `/proc`.
+//! `process_*`: memory, CPU time and file descriptors of the process, read from `/proc`.
 
 use std::{fs, sync::atomic::AtomicU64};
 
 use super::{Labelled, Metrics, Stability::Unstated};
 
-/// Clock ticks a second in `/proc`: part of Linux' interface to programs, the same on every architecture in use.
+/// Clock ticks per second in `/proc`. Linux fixes this value for user space; it is the same on every architecture in use.
 const TICKS: f64 = 100.0;
-/// Bytes of a page where `/proc` does not say (it does, in kB, for the resident set).
+/// Bytes per kB, the unit of memory sizes in `/proc/self/status`.
 const KB: f64 = 1024.0;
 
-/// A counter of seconds and their fractions.
+/// A counter of seconds with fractions.
 type Seconds = prometheus_client::metrics::counter::Counter<f64, AtomicU64>;
 
 pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
@@ -32,7 +32,7 @@ pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
             virtual_memory.set(kb * KB);
         }
         if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-            // One of them is the directory being read.
+            // One entry is the descriptor of this directory.
             open_fds.set(entries.count().saturating_sub(1) as f64);
         }
         if let Some(limit) = field(&fs::read_to_string("/proc/self/limits").unwrap_or_default(), "Max open files") {
@@ -44,12 +44,12 @@ pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
     });
 }
 
-/// The first number after `name` at the start of a line.
+/// Returns the first number after `name` in the first line that begins with `name`.
 fn field(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// User and system time in `/proc/<pid>/stat`. The command in it may contain blanks and parentheses.
+/// Returns user plus system time in seconds from `/proc/<pid>/stat`, whose command field may contain blanks and parentheses.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
@@ -63,14 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_found_behind_an_odd_command() {
+    fn cpu_time_is_found_after_a_command_with_parentheses() {
         let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 100 1 1";
         assert_eq!(cpu_seconds(stat), Some(3.0));
         assert_eq!(cpu_seconds("7 (x) S 1"), None);
     }
 
     #[test]
-    fn this_process_has_memory_files_and_a_start() {
+    fn serves_memory_files_and_start_time_of_this_process() {
         let metrics = Metrics::new();
         metrics.process(jiff::Timestamp::from_second(1_700_000_000).unwrap());
         let text = metrics.prometheus();

@@ -1,13 +1,14 @@
-//! From the encoder's `OpenMetrics` to what Kubernetes components serve.
+//! Converts the encoder's `OpenMetrics` to the text that Kubernetes components serve.
 //!
-//! Prometheus text 0.0.4 names a counter's family like its samples; upstream's families and series are sorted, its numbers
-//! are Go's. A counter whose name upstream does not end in `_total` keeps its name, in `OpenMetrics` as type `unknown`.
+//! Prometheus text 0.0.4 gives a counter's family the same name as its samples. Upstream sorts families and series, and formats
+//! numbers as Go does. A counter whose upstream name does not end in `_total` keeps its name; in `OpenMetrics` its type is
+//! `unknown`.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::Limits;
 
-/// One family as it was encoded.
+/// A metric family as the encoder wrote it.
 struct Family<'a> {
     name: &'a str,
     help: &'a str,
@@ -15,10 +16,10 @@ struct Family<'a> {
     samples: Vec<Sample<'a>>,
 }
 
-/// One line of a family.
+/// A line with a value of a family.
 struct Sample<'a> {
     name: &'a str,
-    /// Labels without braces, `le` excluded.
+    /// Labels without braces, and without `le`.
     labels: &'a str,
     le: Option<&'a str>,
     value: &'a str,
@@ -29,7 +30,7 @@ fn parse(text: &str) -> Vec<Family<'_>> {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
-            // The registry puts a full stop behind every help text.
+            // The registry appends a full stop to every help text.
             families.push(Family { name, help: help.strip_suffix('.').unwrap_or(help), kind: "", samples: Vec::new() });
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             if let Some(family) = families.last_mut() {
@@ -50,7 +51,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         return Some(Sample { name: series, labels: "", le: None, value });
     };
     let labels = labels.strip_suffix('}')?;
-    // The encoder writes a bucket's bound before the labels of its family.
+    // The encoder writes the label `le` before the family's own labels.
     if name.ends_with("_bucket")
         && let Some(rest) = labels.strip_prefix("le=\"")
         && let Some((le, rest)) = rest.split_once('"')
@@ -60,7 +61,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     Some(Sample { name, labels, le: None, value })
 }
 
-/// The exposition format that is served.
+/// Exposition format of the rendered text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Prometheus,
@@ -86,7 +87,7 @@ pub(super) fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, for
         }
         let _ = writeln!(out, "# HELP {name}{suffix} {}", family.help);
         let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
-        // Series in the order of their labels; the lines of one series in theirs, buckets first.
+        // Series are sorted by their labels. The lines of a series keep their order, but buckets come first.
         let mut series: BTreeMap<&str, Vec<&Sample<'_>>> = BTreeMap::new();
         for sample in &family.samples {
             series.entry(sample.labels).or_default().push(sample);
@@ -120,7 +121,7 @@ fn labels(out: &mut String, sample: &Sample<'_>) {
     out.push('}');
 }
 
-/// A number as Go prints it (`strconv.FormatFloat(x, 'g', -1, 64)`), which series of upstream are named by.
+/// Formats a number as Go does (`strconv.FormatFloat(x, 'g', -1, 64)`): the values of `le` are part of upstream's series.
 fn number(text: &str) -> String {
     if let Ok(n) = text.parse::<u64>()
         && n < 1_000_000
@@ -134,7 +135,7 @@ fn number(text: &str) -> String {
     if x.is_nan() {
         return "NaN".to_owned();
     }
-    // Rust's `{:e}` has the shortest digits that read back the same, like Go's.
+    // Rust's `{:e}` writes the shortest digits that parse to the same number, as Go does.
     let scientific = format!("{x:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -151,7 +152,7 @@ mod tests {
     use crate::metrics::{Metrics, Stability::Alpha};
 
     #[test]
-    fn numbers_are_gos() {
+    fn numbers_are_formatted_as_in_go() {
         for (rust, go) in [
             ("1", "1"),
             ("1.0", "1"),
@@ -193,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn openmetrics_ends_as_it_must() {
+    fn openmetrics_ends_with_eof() {
         let metrics = Metrics::new();
         metrics.counter("a_total", Alpha, "A", &[]).with(&[]).inc();
         assert_eq!(metrics.openmetrics(), "# HELP a [ALPHA] A\n# TYPE a counter\na_total 1\n# EOF\n");
     }
 
     #[test]
-    fn families_and_series_are_sorted_and_values_may_hold_anything() {
+    fn families_and_series_are_sorted_and_label_values_may_contain_anything() {
         let metrics = Metrics::new();
         let b = metrics.gauge("b", Alpha, "B", &["x"]);
         b.with(&["z"]).set(2.5);

@@ -1,4 +1,4 @@
-//! `workqueue_*`: the metrics of one work queue.
+//! `workqueue_*`: depth, latency and retries of one work queue.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Counter, Gauge, Histogram, Metrics, Stability::Beta, exponential_buc
 
 const LABELS: &[&str] = &["name"];
 
-/// The metrics of one work queue. Cheap to clone.
+/// Depth, latencies and retries of one work queue. Cheap to clone.
 ///
 /// Upstream: `client-go/util/workqueue`, registered in `component-base/metrics/prometheus/workqueue`.
 #[derive(Clone, Debug)]
@@ -50,39 +50,39 @@ impl QueueMetrics {
         }
     }
 
-    /// Metrics that nobody serves, for queues without a name.
+    /// Creates metrics that are not served, for queues without a name.
     pub fn unserved() -> Self {
         Self::new(&Metrics::new(), "")
     }
 
-    /// A key became dirty.
+    /// Counts a key that has become dirty.
     pub fn add(&self) {
         self.depth.inc();
         self.adds.inc();
     }
 
-    /// A key was handed to a worker after it waited this long.
+    /// Records that a worker took a key, and how long the key had waited.
     pub fn get(&self, queued: Duration) {
         self.depth.dec();
         self.queue_duration.observe(queued.as_secs_f64());
     }
 
-    /// A worker is done with a key after this long.
+    /// Records that a worker finished a key, and how long the sync took.
     pub fn done(&self, worked: Duration) {
         self.work_duration.observe(worked.as_secs_f64());
     }
 
-    /// A key was added with a delay, for whatever reason.
+    /// Counts a key that was added with a delay, for any reason.
     pub fn retry(&self) {
         self.retries.inc();
     }
 
-    /// Keys that are dirty.
+    /// Returns the number of dirty keys.
     pub fn depth(&self) -> f64 {
         self.depth.get()
     }
 
-    /// Sets what the workers have in hand: the sum of its age, and the greatest age. Meant for
+    /// Sets how long the keys that workers are processing have been in progress: the total, and the longest time. Meant for
     /// [`Metrics::before_scrape`].
     pub fn running(&self, unfinished: Duration, longest: Duration) {
         self.unfinished.set(unfinished.as_secs_f64());
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_counted_on_its_way() {
+    fn every_step_of_a_key_is_counted() {
         let metrics = Metrics::new();
         let queue = metrics.queue("replicaset");
         queue.add();

@@ -1,4 +1,4 @@
-//! A process on virtual time: what arrives waits while its thread sleeps, and is handled as soon as it does not.
+//! Simulates a process in virtual time: events wait while the thread sleeps. At other times, they are handled on arrival.
 
 use proptest::prelude::*;
 
@@ -10,22 +10,22 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// What arrives.
+/// An event that arrives at the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
-    /// An event that brings no work.
+    /// A watch event that causes no work.
     Foreign,
-    /// An event that brings a sync whose request takes so long.
+    /// A watch event that starts a sync. The request of the sync takes this long.
     Own(Duration),
-    /// An event that brings a key which is due after so long.
+    /// A watch event that adds a key with this delay.
     Later(Duration),
-    /// The answer to a request.
+    /// The answer to the request of a sync.
     Answer,
-    /// A key is due.
+    /// The delay of a key has passed.
     Due,
 }
 
-/// What was handled: when it arrived, how long it waited, and whether own work was under way when it arrived.
+/// A handled arrival: its time, how long it waited, and whether a sync was under way when it arrived.
 #[derive(Clone, Copy, Debug)]
 struct Handled {
     what: What,
@@ -46,7 +46,7 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
     let timer = pace.timer();
     let mut coming: Vec<(Duration, What)> = arrivals.to_vec();
     let mut works: Vec<Work> = Vec::new();
-    // From when to when own work was under way.
+    // Start and end of each sync.
     let mut working: Vec<(Duration, Duration)> = Vec::new();
     let (mut now, mut run) = (Duration::ZERO, Run::default());
     while !coming.is_empty() {
@@ -73,7 +73,7 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
                 What::Due => drop(pace.work()),
             }
         }
-        // The worker that has nothing left to do says when the next key is due.
+        // An idle worker sets the time at which the next key is due.
         if let Some((at, _)) = coming.iter().filter(|(_, what)| *what == What::Due).min_by_key(|(at, _)| *at) {
             timer.set(origin + *at);
         }
@@ -83,7 +83,7 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
 }
 
 #[test]
-fn foreign_events_gather() {
+fn foreign_events_accumulate() {
     let stream: Vec<_> = (0..1000).map(|at| (ms(at), What::Foreign)).collect();
     assert_eq!(run(&Pace::new(Duration::ZERO), &stream).wakes, 1000);
     assert_eq!(run(&Pace::default(), &stream).wakes, 1000);
@@ -99,7 +99,7 @@ fn the_first_event_after_a_quiet_time_does_not_wait() {
 }
 
 #[test]
-fn an_own_event_in_a_foreign_stream_waits_for_a_period_at_most_and_those_after_it_do_not() {
+fn an_own_event_among_foreign_events_waits_for_at_most_a_period_and_the_next_one_does_not_wait() {
     let mut events: Vec<_> = (0..100).map(|at| (ms(at), What::Foreign)).collect();
     events.extend([(ms(30), What::Own(ms(50))), (ms(70), What::Own(ms(1)))]);
     let handled = run(&Pace::new(PERIOD), &events).handled;
@@ -107,9 +107,25 @@ fn an_own_event_in_a_foreign_stream_waits_for_a_period_at_most_and_those_after_i
     assert_eq!((own[0].waited, own[1].waited), (ms(10), Duration::ZERO));
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "any instant will do: time is virtual")]
+fn a_thread_sleeps_shortly_between_the_answers_of_many_requests() {
+    let (pace, now) = (Pace::new(PERIOD), Instant::now());
+    let timer = pace.timer();
+    let _sync = pace.work();
+    let mut requests: Vec<_> = (0..MANY_REQUESTS).map(|_| pace.request()).collect();
+    assert_eq!(pace.rest(now), ANSWER_PERIOD);
+    timer.set(now + ms(1));
+    assert_eq!(pace.rest(now), ms(1), "a key is due before");
+    assert_eq!(pace.rest(now + ms(1)), Duration::ZERO, "the key is due");
+    requests.pop();
+    assert_eq!(pace.rest(now + ms(2)), Duration::ZERO, "an answer may start the next request");
+    assert_eq!(Pace::new(Duration::ZERO).rest(now), Duration::ZERO);
+}
+
 proptest! {
     #[test]
-    fn nothing_waits_longer_than_it_may(
+    fn no_arrival_waits_longer_than_allowed(
         events in prop::collection::vec(
             (0u64..400, prop_oneof![
                 8 => Just(What::Foreign),

@@ -23,7 +23,7 @@ impl Running for Fake {
         if self.ready.load(Ordering::Relaxed) { Ok(()) } else { Err("waiting for pods".to_owned()) }
     }
     fn troubles(&self) -> Option<String> {
-        Some("nothing heard of secrets".to_owned())
+        Some("no list or watch of secrets has succeeded".to_owned())
     }
     fn debug_queue(&self) -> Value {
         json!({"depth": 3})
@@ -109,7 +109,7 @@ async fn readiness_says_what_is_waited_for() {
     };
     assert_eq!(told("/readyz").await, ok("ok"));
     // What does not matter to it is told to who asks.
-    let troubles = "[+]replicaset-controller ok: nothing heard of secrets\nreadyz check passed\n";
+    let troubles = "[+]replicaset-controller ok: no list or watch of secrets has succeeded\nreadyz check passed\n";
     assert_eq!(told("/readyz?verbose").await, ok(troubles));
     assert_eq!(told("/livez?verbose").await, ok("[+]replicaset-controller ok\nhealthz check passed\n"));
 }

@@ -14,13 +14,13 @@ fn world(limit: i64, olds: &[(&str, i64)]) -> World {
     world = world.set("new", 3, 3).annotate(REVISION, "99").current("new").complete();
     world.spec["revisionHistoryLimit"] = json!(limit);
     world.annotations = json!({REVISION: "99"});
-    // History is cleaned in a pause, too, where old ReplicaSets may have Pods.
+    // The history is also cleaned during a pause, when old ReplicaSets may have Pods.
     world.spec["paused"] = json!(true);
     world
 }
 
 #[test]
-fn the_table_of_histories() {
+fn old_idle_sets_beyond_the_limit_are_deleted() {
     for (limit, olds, want) in [
         (2, vec![("1", 0), ("2", 3), ("3", 0), ("4", 0), ("5", 0)], vec!["r1", "r3"]),
         (0, vec![("1", 0), ("2", 0)], vec!["r1", "r2"]),
@@ -37,18 +37,18 @@ fn the_table_of_histories() {
 }
 
 #[test]
-fn busy_sets_and_those_on_their_way_out_stay() {
+fn busy_sets_and_sets_being_deleted_stay() {
     let mut busy = world(0, &[("1", 0), ("2", 0), ("3", 0)]);
     busy.sets[0]["status"]["replicas"] = json!(1);
     busy.sets[1]["metadata"]["generation"] = json!(9);
     assert_eq!(busy.plan().deleted(), ["r3"]);
     let mut going = world(1, &[("1", 0), ("2", 0)]);
     going.sets[0]["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
-    assert!(going.plan().deleted().is_empty(), "it no longer counts");
+    assert!(going.plan().deleted().is_empty(), "a ReplicaSet that is being deleted does not count");
 }
 
 #[test]
-fn history_waits_for_the_end_of_a_rollout() {
+fn the_history_is_cleaned_after_the_rollout() {
     let mut rolling = world(0, &[("1", 0)]);
     rolling.spec["paused"] = json!(false);
     assert_eq!(rolling.plan().deleted(), ["r1"]);
@@ -59,7 +59,7 @@ thread_local! {
     static COMPARISONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// An age that counts how often it is compared.
+/// A sort key that counts its comparisons.
 #[derive(PartialEq, Eq)]
 struct Age(usize);
 
@@ -82,7 +82,7 @@ fn sorted(items: Vec<Item>) -> Vec<Item> {
     by_revision(items, |(_, revision)| *revision, |(age, _)| Age(*age))
 }
 
-/// Puts one after the other behind the last one that it follows, which takes a square of their number in steps.
+/// Reference implementation: inserts each item after the last one that it follows, in quadratic time.
 fn by_insertion(mut items: Vec<Item>) -> Vec<Item> {
     items.sort_unstable();
     let mut out: Vec<Item> = Vec::new();
@@ -99,7 +99,7 @@ fn by_insertion(mut items: Vec<Item>) -> Vec<Item> {
 
 proptest! {
     #[test]
-    fn the_order_is_that_of_revisions_and_ages(
+    fn the_order_follows_revisions_and_then_ages(
         revisions in prop::collection::vec(prop::option::weighted(0.8, -2i64..9), 0..20), seed in any::<prop::sample::Index>(),
     ) {
         let mut items: Vec<Item> = revisions.into_iter().enumerate().collect();
@@ -113,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn thousands_of_old_sets_are_ordered_in_few_steps() {
+fn ten_thousand_sets_are_sorted_in_few_comparisons() {
     const SETS: usize = 10_000;
     let kinds: [fn(usize) -> Option<i64>; 4] = [
         |n| Some(n as i64),
@@ -125,7 +125,7 @@ fn thousands_of_old_sets_are_ordered_in_few_steps() {
         let items = (0..SETS).map(|age| (SETS - age, revision(age))).collect();
         COMPARISONS.set(0);
         assert_eq!(sorted(items).len(), SETS);
-        // Fourteen halvings of ten thousand.
+        // Ten thousand items need about fourteen comparisons each.
         assert!(COMPARISONS.get() <= 15 * SETS, "{at}: {} comparisons", COMPARISONS.get());
     }
 }

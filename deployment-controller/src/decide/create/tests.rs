@@ -4,7 +4,7 @@ use super::*;
 use crate::{decide::conditions::*, world::World};
 
 #[test]
-fn names_are_cut_and_never_end_in_a_dot() {
+fn names_are_shortened_and_never_end_in_a_dot() {
     assert_eq!(name("web", "766489fbc8"), "web-766489fbc8");
     let long = "a".repeat(253);
     assert_eq!(name(&long, "766489fbc8"), format!("{}-766489fbc8", "a".repeat(242)));
@@ -16,7 +16,7 @@ fn names_are_cut_and_never_end_in_a_dot() {
 }
 
 #[test]
-fn the_first_set_is_made_from_the_template_with_everything_in_it() {
+fn the_first_set_contains_the_whole_template() {
     let mut world = World::new(4);
     world.status = json!({});
     world.annotations = json!({"note": "1"});
@@ -64,7 +64,7 @@ fn without_a_deadline_only_the_revision_is_written() {
 }
 
 #[test]
-fn a_collision_asks_for_another_name() {
+fn a_collision_raises_the_count_for_another_name() {
     let snapshot = World::new(1).snapshot();
     let mut status = DeploymentStatus::default();
     for want in [1, 2] {
@@ -77,7 +77,7 @@ fn a_collision_asks_for_another_name() {
 }
 
 #[test]
-fn a_refusal_is_said_in_condition_and_event() {
+fn a_refusal_is_reported_in_a_condition_and_an_event() {
     let mut world = World::new(1);
     let refused = CreateFailure::Refused("exceeded quota".to_owned());
     let message = r#"Failed to create new replica set "web-x": exceeded quota"#;
@@ -91,14 +91,14 @@ fn a_refusal_is_said_in_condition_and_event() {
 }
 
 #[test]
-fn sets_that_never_have_the_template_are_not_made_for_ever() {
+fn creation_stops_if_sets_are_always_stored_with_another_template() {
     let mut world = World::new(2);
     for made in 1..=SPOILED_LIMIT {
         let (name, _) = world.plan().created().unwrap();
         world = world.set(&name, 2, 0);
         let plan = world.plan();
         if made < SPOILED_LIMIT {
-            assert_eq!(plan.created().unwrap().0, name, "the name is tried, and taken");
+            assert_eq!(plan.created().unwrap().0, name, "the name is tried again although it is taken");
             world.status["collisionCount"] = json!(made);
         } else {
             assert_eq!(plan.created(), None);

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{decide::conditions::*, world::World};
 
-/// A rollout that waits: nothing changes but the time, in milliseconds since its last progress.
+/// Returns a rollout without any change since its last progress, `millis` milliseconds ago.
 fn stuck(reason: &str, millis: i64) -> World {
     let mut world = World::new(8).set("old", 6, 6).set("new", 4, 0).current("new");
     assert_eq!(world.settle(), 1);
@@ -13,7 +13,7 @@ fn stuck(reason: &str, millis: i64) -> World {
 }
 
 #[test]
-fn the_table_of_the_deadline() {
+fn the_deadline_is_checked_after_it_has_passed() {
     for (millis, want) in [
         (120_000, Requeue::After(Duration::from_secs(481))),
         (599_400, Requeue::RateLimited),
@@ -42,7 +42,7 @@ fn without_a_deadline_there_is_no_condition() {
 }
 
 #[test]
-fn a_complete_rollout_never_times_out_and_is_not_looked_at_again() {
+fn a_complete_rollout_never_times_out_and_is_not_checked_again() {
     let plan = stuck(NEW_REPLICA_SET_AVAILABLE, 9_000_000).plan();
     assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::AsPlanned));
 }
@@ -85,7 +85,7 @@ fn completion_keeps_the_transition_time() {
 }
 
 #[test]
-fn a_failure_of_the_new_set_is_passed_on_before_others() {
+fn a_failure_of_the_new_set_is_copied_before_others() {
     let failure = |message: &str| {
         json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message,
             "lastTransitionTime": "2026-11-21T08:00:00Z"}])

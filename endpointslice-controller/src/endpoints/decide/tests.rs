@@ -1,4 +1,4 @@
-//! What Endpoints hold.
+//! Tests of the content of Endpoints.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn wanted(service: &Arc<Service>, pods: impl IntoIterator<Item = Pod>) -> Wanted
     }
 }
 
-/// A Pod with these numbers of its ports `a`, `b` and so on.
+/// Builds a Pod whose ports `a`, `b` and `c` have these numbers.
 fn pod_with(index: usize, ready: bool, numbers: &[Option<i32>]) -> Pod {
     let names = ["a", "b", "c"].iter().zip(numbers);
     let ports = names.filter_map(|(name, n)| Some(json!({"name": name, "containerPort": (*n)?, "protocol": "TCP"})));
@@ -26,7 +26,7 @@ fn pod_with(index: usize, ready: bool, numbers: &[Option<i32>]) -> Pod {
     Pod { ports: read.ports, is_ready: ready, ..pod(index) }
 }
 
-/// A subset for each Pod and port, without looking for what they share.
+/// Builds one subset for each Pod and port, without merging equal ones.
 fn multiplied_out(targets: &[Value], pods: &[(bool, Vec<Option<i32>>)]) -> Vec<Subset> {
     let mut all = Vec::new();
     for (index, (ready, numbers)) in pods.iter().enumerate() {
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn subsets_are_those_of_every_port_of_every_pod_in_canonical_form(
+    fn subsets_equal_the_canonical_form_of_every_port_of_every_pod(
         targets in prop::collection::vec(prop::sample::select(vec![json!(80), json!(81), json!("a"), json!("b"), json!("c")]), 0..6),
         pods in prop::collection::vec((any::<bool>(), prop::collection::vec(prop::option::of(80..83i32), 3)), 0..12),
     ) {
@@ -75,7 +75,7 @@ proptest! {
 }
 
 #[test]
-fn a_thousand_addresses_stay_the_first_in_canonical_order() {
+fn the_first_thousand_addresses_in_canonical_order_are_kept() {
     let wanted = wanted(&service(&json!({})), (0..1_500).map(|index| pod_with(index, index % 100 != 0, &[])));
     let mut ready: Vec<String> = (0..1_500).filter(|n| n % 100 != 0).map(|n| pod(n).ips[0].to_string()).collect();
     ready.sort();
@@ -86,7 +86,7 @@ fn a_thousand_addresses_stay_the_first_in_canonical_order() {
 }
 
 #[test]
-fn ports_that_no_object_could_hold_are_left_out() {
+fn ports_beyond_the_limit_of_an_object_are_omitted() {
     let port = |n: usize| json!({"name": format!("p{n}"), "port": 1 + n, "targetPort": "a", "protocol": "TCP"});
     let service = service(&json!({"ports": (0..10_000).map(port).collect::<Vec<_>>()}));
     let wanted = wanted(&service, (0..20).map(|index| pod_with(index, true, &[Some(8_000 + index as i32)])));

@@ -1,4 +1,4 @@
-//! Mirrored Endpoints.
+//! Tests of mirrored Endpoints.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn two_spellings_of_an_address_are_one_endpoint() {
     let plan = decide(&mirrored(&json!([{"addresses": ips, "ports": port()}]), &[]));
     let addresses: Vec<&str> = plan.writes[0].create[0].endpoints.iter().map(|e| &*e.addresses[0]).collect();
     assert_eq!(addresses, ["10.2.0.1", "10.2.0.2"]);
-    // Another hostname is another endpoint.
+    // A different hostname makes a different endpoint.
     let ips = json!([{"ip": "10.2.0.1"}, {"ip": "010.2.0.1", "hostname": "b"}]);
     let plan = decide(&mirrored(&json!([{"addresses": ips, "ports": port()}]), &[]));
     assert_eq!(plan.writes[0].create[0].endpoints.len(), 2);
@@ -49,7 +49,7 @@ fn many_ports_times_many_addresses_are_not_multiplied_out() {
     let plan = decide(&mirrored(&json!([{"addresses": ips(0, 5_000), "ports": ports}]), &[]));
     assert_eq!((plan.writes[0].create.len(), plan.writes[0].create[0].endpoints.len()), (1, 1000));
     assert_eq!((plan.skipped, plan.events[0].reason), (4_000, "TooManyAddressesToMirror"));
-    // Each port is in another combination of subsets.
+    // Each port is in a different combination of subsets.
     let subsets: Vec<Value> = (0..16)
         .map(|at| {
             let own: Vec<&Value> = ports.iter().enumerate().filter(|(n, _)| n >> at & 1 == 1).map(|(_, p)| p).collect();

@@ -1,4 +1,4 @@
-//! What events of slices do to the ledger.
+//! Tests of the ledger after events of slices.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use serde_json::json;
 use super::*;
 use crate::objects::{ENDPOINT_SLICES, MIRRORING, SERVICE_NAME};
 
-/// Endpoints may have had their last sync when the events of their slices come.
+/// The last sync of some Endpoints may end before the events of their slices arrive.
 #[tokio::test(start_paused = true)]
-async fn the_record_of_own_writes_goes_with_the_last_event_of_a_slice() {
+async fn the_last_event_of_a_slice_removes_the_record_of_own_writes() {
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 1);
     let queue = Queue::new(clock.clone(), Backoff::default(), None);
     let changes = Metrics::new().counter("changes", Stability::Alpha, "Changes", &["operation"]);

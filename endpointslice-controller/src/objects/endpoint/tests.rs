@@ -1,4 +1,4 @@
-//! What is read and written of endpoints.
+//! Tests of endpoints as they are read and written.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn read(value: &Value) -> Endpoint {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// Texts of addresses, among them some whose order as texts is not that of their numbers.
+/// Addresses whose order as texts sometimes differs from their numeric order.
 fn any_address() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec!["10.0.0.10", "10.0.0.9", "9.0.0.1", "fd00::a", "fd00::1:0", "example.com", ""])
@@ -29,22 +29,22 @@ prop_compose! {
 proptest! {
     /// The API documents that the addresses of an endpoint are alternatives without an order.
     #[test]
-    fn the_order_of_addresses_means_nothing((list, shuffled) in addresses_in_two_orders()) {
+    fn the_order_of_addresses_has_no_meaning((list, shuffled) in addresses_in_two_orders()) {
         let with = |addresses: &[String]| read(&json!({"addresses": addresses, "hostname": "h",
             "targetRef": {"kind": "Pod", "namespace": "ns", "name": "p"}, "conditions": {"ready": true}}));
         let (one, other) = (with(&list), with(&shuffled));
         prop_assert_eq!(&one, &other);
         prop_assert_eq!(one.identity(), other.identity());
         prop_assert!(one.says_the_same(&other));
-        // Nothing is lost, and nothing is added: a second address of the same text stays a second one.
+        // Duplicates stay, and no address is lost or added.
         let (mut sorted, read): (_, Vec<&str>) = (list, one.addresses.iter().map(|text| &**text).collect());
         sorted.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
         prop_assert_eq!(read, sorted);
     }
 
-    /// Lists that differ in more than their order are other endpoints.
+    /// Lists that differ in more than their order are different endpoints.
     #[test]
-    fn other_addresses_are_another_endpoint(
+    fn different_addresses_make_a_different_endpoint(
         list in prop::collection::vec(any_address(), 0..4), other in prop::collection::vec(any_address(), 0..4),
     ) {
         let with = |addresses: &[String]| read(&json!({ "addresses": addresses }));
@@ -54,7 +54,7 @@ proptest! {
         prop_assert_eq!(with(&list) == with(&other), is_same);
     }
 
-    /// What is written and read again is the same, so that a sync writes it once.
+    /// An endpoint is unchanged after a round trip, so that a sync writes it only once.
     #[test]
     fn an_endpoint_survives_the_round_trip((list, _) in addresses_in_two_orders(), ready in any::<Option<bool>>()) {
         let conditions = ready.map_or_else(|| json!({}), |ready| json!({ "ready": ready }));
@@ -73,9 +73,9 @@ fn an_endpoint_without_addresses_is_read() {
     }
 }
 
-/// Hints are lists of names: several zones are not the hint to one of them, in whatever order.
+/// A list of several zones is not the hint to one of them, in any order.
 #[test]
-fn hints_to_several_zones_are_none_to_one_of_them() {
+fn hints_to_several_zones_are_not_a_hint_to_one_of_them() {
     let with = |zones: &[&str]| {
         let zones: Vec<Value> = zones.iter().map(|name| json!({ "name": name })).collect();
         read(&json!({"hints": {"forZones": zones}}))

@@ -1,4 +1,4 @@
-//! The endpoints that a Service is to have, grouped by their ports.
+//! The wanted endpoints of a Service, grouped by their ports.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,10 +12,10 @@ use crate::{
     slices::snapshot::Snapshot,
 };
 
-/// A Pod that is to be an endpoint of one address type.
+/// A Pod that should have an endpoint of one address type.
 ///
-/// It is compared with the endpoint that a slice has already, field by field, without building another endpoint: most
-/// endpoints of a large Service are as they should be.
+/// A candidate is compared with the existing endpoint field by field, without building another endpoint, because most endpoints
+/// of a large Service need no change.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     pod: &'a Pod,
@@ -24,33 +24,33 @@ pub struct Candidate<'a> {
     address_type: AddressType,
 }
 
-/// Candidates with the same ports.
+/// Candidates with the same port numbers.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// The numbers of the named ports.
     pub numbers: Arc<Numbers>,
     /// The number of Pods of the Service with these numbers.
     pub size: GroupSize,
-    /// The candidates among the Pods that were considered, by the names of their Pods.
+    /// The candidates among the considered Pods, sorted by Pod name.
     pub candidates: Vec<Candidate<'a>>,
 }
 
-/// The endpoints wanted for one address type.
+/// The wanted endpoints of one address type.
 #[derive(Clone, Debug, Default)]
 pub struct Desired<'a> {
     /// The ports of the Service.
     pub ports: ServicePorts<'a>,
-    /// The groups, by their numbers.
+    /// Groups, sorted by port numbers.
     pub groups: Vec<Group<'a>>,
-    /// The positions of the groups by their numbers.
+    /// The position of each group in `groups`, by port numbers.
     pub group_of: BTreeMap<Arc<Numbers>, usize>,
-    /// The eligible Pods among those that were considered, by name, each with the numbers of its group.
+    /// Eligible Pods among the considered ones, sorted by name, each with the port numbers of its group.
     pub eligible: Vec<(&'a Arc<Pod>, Arc<Numbers>)>,
-    /// Pods that were left out because their Node is not in the cache, each with the reason.
+    /// One message for each Pod that was omitted because its Node is not in the cache.
     pub left_out: Vec<String>,
 }
 
-/// The endpoints of one address type that the Pods of a Service make.
+/// Returns the wanted endpoints of one address type for all Pods of a Service.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByAddressType`.
 pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
@@ -58,7 +58,7 @@ pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
     desired_among(snapshot, &pods, GroupSizes::default(), address_type)
 }
 
-/// The same for some Pods of a Service. `sizes` counts the others.
+/// Like [`desired`], for some Pods of a Service. `sizes` counts the other Pods.
 pub fn desired_among<'a>(
     snapshot: &'a Snapshot,
     pods: &[&'a Arc<Pod>],
@@ -108,7 +108,7 @@ pub fn desired_among<'a>(
 }
 
 impl Desired<'_> {
-    /// Sorts the groups by their numbers and drops those that no Pod is in any more: the outcome does not depend on which Pods were
+    /// Sorts the groups by port numbers and removes empty groups, so that the result does not depend on which Pods were
     /// considered.
     fn sort_groups(&mut self) {
         let mut groups: Vec<Option<Group<'_>>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
@@ -120,13 +120,13 @@ impl Desired<'_> {
         });
     }
 
-    /// The sizes of all groups.
+    /// Returns the sizes of all groups.
     pub fn sizes(&self) -> GroupSizes {
         self.groups.iter().map(|group| (Arc::clone(&group.numbers), group.size)).collect()
     }
 }
 
-/// Whether a Pod has an address of that type.
+/// Whether a Pod has an address of this type.
 pub(super) fn has_address(pod: &Pod, address_type: AddressType) -> bool {
     pod.ips.iter().any(|ip| address::family(*ip) == address_type)
 }
@@ -137,7 +137,7 @@ impl<'a> Candidate<'a> {
         &self.pod.metadata.name
     }
 
-    /// Whether an endpoint of a slice is this one, in whatever state.
+    /// Whether an endpoint of a slice has the identity of this candidate, in any state.
     pub fn is_same_endpoint(&self, there: &Endpoint) -> bool {
         let Some(target) = &there.target_ref else { return false };
         *target.name == *self.pod.metadata.name
@@ -156,7 +156,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Its addresses, sorted as texts.
+    /// Returns the addresses of this type, sorted as texts.
     fn addresses(&self) -> Box<[Box<str>]> {
         let ours = self.pod.ips.iter().filter(|ip| address::family(**ip) == self.address_type);
         let mut addresses: Box<[Box<str>]> = ours.map(|ip| ip.to_string().into()).collect();
@@ -171,7 +171,7 @@ impl<'a> Candidate<'a> {
         Conditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) }
     }
 
-    /// Whether an endpoint that is this one is in the wanted state, hints aside.
+    /// Whether an endpoint with this identity is in the wanted state, ignoring hints.
     pub fn is_up_to_date(&self, there: &Endpoint) -> bool {
         let node = Some(&self.pod.node).filter(|node| !node.is_empty());
         let is_target = |target: &TargetRef| {
@@ -186,7 +186,7 @@ impl<'a> Candidate<'a> {
             && there.target_ref.as_ref().is_some_and(is_target)
     }
 
-    /// The endpoint in the wanted state, without hints.
+    /// Builds the endpoint in the wanted state, without hints.
     pub fn endpoint(&self) -> Endpoint {
         let pod = self.pod;
         Endpoint {

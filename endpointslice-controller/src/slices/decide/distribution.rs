@@ -9,21 +9,21 @@ use crate::{
     slices::{plan::Plan, snapshot::Snapshot},
 };
 
-/// How the endpoints of a Service are spread.
+/// The kind of hints for the endpoints of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// Without hints.
+    /// No hints.
     Free,
-    /// Each zone gets a share of the endpoints that fits its share of the CPU.
+    /// Each zone gets a share of the endpoints proportional to its share of CPU.
     ByCapacity,
-    /// Each endpoint is for clients in its zone.
+    /// Each endpoint is hinted to its own zone.
     SameZone,
-    /// Each endpoint is for clients on its node, then for clients in its zone.
+    /// Each endpoint is hinted to its own node and zone.
     SameNode,
 }
 
 impl Distribution {
-    /// What a Service asks for.
+    /// Returns the distribution that a Service requests.
     pub fn of(service: &Service) -> Self {
         if service.wants_topology_hints() {
             return Self::ByCapacity;
@@ -35,7 +35,7 @@ impl Distribution {
         }
     }
 
-    /// The name of it in the Service, where that counts.
+    /// Returns the value of `spec.trafficDistribution`, if it has an effect.
     pub fn name(self, service: &Service) -> Option<&'static str> {
         let names = ["PreferClose", "PreferSameZone", "PreferSameNode"];
         let given = service.spec.traffic_distribution.as_deref();
@@ -43,7 +43,7 @@ impl Distribution {
     }
 }
 
-/// Gives hints to those that are written, and writes those whose hints are wrong.
+/// Sets hints on the endpoints of written slices, and rewrites kept slices with wrong hints. Returns the Events about a change.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `topologycache` and `trafficdist`.
 pub fn spread(
@@ -88,7 +88,7 @@ fn disabled(why: &str, kind: AddressType) -> Event {
     Event { kind: EventType::Warning, reason: "TopologyAwareHintsDisabled", message }
 }
 
-/// Takes every hint away.
+/// Removes all hints.
 fn no_hints(sorted: &mut Sorted) {
     sorted.rewrite(|slice| slice.endpoints.iter().any(|endpoint| !endpoint.is_hinted_to(None, None)));
     for endpoint in sorted.written() {

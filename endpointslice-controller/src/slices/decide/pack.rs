@@ -1,4 +1,4 @@
-//! Which endpoint is in which slice: as few writes as possible.
+//! Assigns endpoints to slices with as few writes as possible.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
@@ -15,46 +15,46 @@ use crate::{
     plan::{Draft, PutOff, SliceMetadata},
 };
 
-/// What becomes of slices.
+/// Slices by the write that they need.
 #[derive(Clone, Debug, Default)]
 pub struct Sorted {
-    /// New ones.
+    /// Slices to create.
     pub create: Vec<Draft>,
-    /// Those that change.
+    /// Slices to change.
     pub update: Vec<Draft>,
-    /// Those that stay as they are.
+    /// Slices that were compared and stay unchanged.
     pub keep: Vec<Arc<Slice>>,
-    /// Those that were as wanted before, and stay so.
+    /// Slices that were up to date before this sync, and stay unchanged.
     pub up_to_date: Vec<UpToDateSlice>,
-    /// Those that go.
+    /// Slices to delete.
     pub delete: Vec<Arc<Slice>>,
-    /// How many endpoints came.
+    /// The number of added endpoints.
     pub added: usize,
-    /// How many endpoints went.
+    /// The number of removed endpoints.
     pub removed: usize,
-    /// What is left to the next sync. The slices are in none of the lists.
+    /// Endpoints and slices deferred to the next sync. The slices are in none of the lists.
     pub put_off: PutOff,
 }
 
 impl Sorted {
-    /// The number of slices there are to be.
+    /// Returns the number of wanted slices.
     pub fn slices(&self) -> usize {
         self.create.len() + self.update.len() + self.keep.len() + self.up_to_date.len() + self.put_off.slices
     }
 
-    /// Every endpoint there is to be: those of new slices, of those that change, of the others.
+    /// Iterates over all wanted endpoints: first those of new slices, then of changed slices, then of unchanged ones.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         let drafts = self.create.iter().chain(&self.update).flat_map(|draft| &draft.endpoints);
         let up_to_date = self.up_to_date.iter().map(|known| &known.slice);
         drafts.chain(self.keep.iter().chain(up_to_date).flat_map(|slice| &slice.endpoints))
     }
 
-    /// Every endpoint of the slices that are written.
+    /// Iterates over the endpoints of new and changed slices.
     pub fn written(&mut self) -> impl Iterator<Item = &mut Endpoint> {
         self.create.iter_mut().chain(&mut self.update).flat_map(|draft| &mut draft.endpoints)
     }
 
-    /// Makes those of the slices that stay change which `changes` says.
+    /// Moves the kept slices for which `changes` returns true to the slices to change.
     pub fn rewrite(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
         let (rewritten, keep) = std::mem::take(&mut self.keep).into_iter().partition(|slice| changes(slice));
         self.keep = keep;
@@ -62,7 +62,7 @@ impl Sorted {
         self.update.extend(rewritten.iter().map(Draft::of));
     }
 
-    /// Writes nothing where a slice would come out as it is.
+    /// Moves drafts that are equal to their slice to the kept slices.
     pub fn leave_what_is_as_wanted(&mut self, wanted: &SliceMetadata) {
         let is_as_wanted = |draft: &Draft| {
             draft.base.as_ref().is_some_and(|base| {
@@ -75,34 +75,34 @@ impl Sorted {
     }
 }
 
-/// Where the candidate of a Pod is: its group, and its position there.
+/// The position of each Pod's candidate: its group, and its index within the group.
 type Places<'a> = HashMap<&'a str, (usize, usize)>;
 
-/// The slices of a Service of one address type, by name.
+/// The existing slices of a Service with one address type, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Slices {
-    /// Those whose endpoints are compared with the candidates.
+    /// Slices whose endpoints are compared with the candidates.
     pub compared: Vec<Arc<Slice>>,
-    /// Those that are known to be as wanted. None of their endpoints is among the candidates that are considered.
+    /// Slices known to be up to date. None of their endpoints is among the considered candidates.
     pub up_to_date: Vec<UpToDateSlice>,
 }
 
-/// What bounds the work on the slices of one address type.
+/// Limits for the slices of one address type.
 pub struct Limits<'a> {
     /// The number of endpoints up to which a slice is filled.
     pub max_endpoints: usize,
-    /// The number of ports that new slices may still have in this sync. One slice is created if it is not zero.
+    /// The remaining number of ports for new slices of this sync. If it is not zero, one more slice can be created.
     pub max_new_ports: &'a mut usize,
 }
 
-/// Puts endpoints into slices, up to `max_endpoints` into each.
+/// Assigns endpoints to slices, up to `max_endpoints` in each.
 ///
-/// Endpoints stay where they are, slices that change anyway are filled first, and at most one slice is changed to take what
-/// is left. A new slice begins with the endpoints of one slice that is to go, so that it can take the place of that slice
-/// without moving them. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
+/// Endpoints stay in their slices, slices that change anyway are filled first, and at most one more slice is changed for the
+/// remaining endpoints. A new slice starts with the endpoints of one slice to delete, so that it can replace that slice without
+/// moving them. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
 ///
-/// Where the new slices would have more ports than `max_new_ports`, endpoints are put off to the next sync, and so are the
-/// changes of slices that have them by now.
+/// If the new slices would have more ports than `max_new_ports`, the remaining endpoints are deferred to the next sync, together
+/// with the changes of the slices that hold them now.
 pub fn pack<'a>(
     service: &Service,
     metadata: &SliceMetadata,
@@ -136,7 +136,7 @@ pub fn pack<'a>(
     }
     for (group, slice) in mixed {
         if has_others(group, slice, &places, &packings) {
-            // Those of its endpoints that are of this group stay in it.
+            // Endpoints of this group stay in the slice.
             for there in &slice.endpoints {
                 packings[group].take_same(group, there, &places);
             }
@@ -150,7 +150,7 @@ pub fn pack<'a>(
         for (group, place) in slice.endpoints.iter().filter_map(|there| find(there, &places, &packings)) {
             shared.entry(group).or_default().push(place);
         }
-        // To the group that takes most of it.
+        // Used by the group with the most endpoints in the slice.
         let most = shared.into_iter().max_by_key(|(group, places)| (places.len(), Reverse(*group)));
         if let Some((group, places)) = most {
             packings[group].seeds.push(places);
@@ -168,19 +168,19 @@ pub fn pack<'a>(
     sorted
 }
 
-/// Whether new slices could have more ports than this sync may create.
+/// Whether new slices could exceed the ports that this sync may create.
 pub fn may_put_off(desired: &Desired<'_>, limits: &Limits<'_>) -> bool {
     let slices = |group: &Group<'_>| group.size.candidates.div_ceil(limits.max_endpoints);
     let most_ports = |group: &Group<'_>| desired.ports.count(&group.numbers) * slices(group);
     desired.groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.max_new_ports
 }
 
-/// Whether a slice of a group has endpoints of other groups that are in no slice of their own yet.
+/// Whether a slice of a group also holds endpoints of other groups that are in no other slice yet.
 fn has_others(group: usize, slice: &Slice, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> bool {
     slice.endpoints.iter().filter_map(|there| find(there, places, packings)).any(|(of, _)| of != group)
 }
 
-/// The place of the candidate that an endpoint of a slice is a state of, if no slice has it yet.
+/// Returns the position of the candidate that matches an endpoint, if no slice holds the candidate yet.
 fn find(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> Option<(usize, usize)> {
     let (group, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
     let packing = &packings[group];
@@ -191,16 +191,16 @@ fn find(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) ->
 struct GroupPacking<'a> {
     numbers: Arc<Numbers>,
     candidates: Vec<Candidate<'a>>,
-    /// Which candidates are in a slice.
+    /// Whether each candidate is in a slice.
     taken: Vec<bool>,
-    /// How many candidates are in no slice.
+    /// The number of candidates in no slice.
     left: usize,
-    /// Every candidate before this one is in a slice.
+    /// The index before which every candidate is in a slice.
     next: usize,
     update: Vec<Draft>,
     keep: Vec<Arc<Slice>>,
     up_to_date: Vec<UpToDateSlice>,
-    /// Candidates that are together in a slice that is to go.
+    /// Candidates that are together in a slice to delete.
     seeds: Vec<Vec<usize>>,
 }
 
@@ -218,13 +218,13 @@ impl<'a> GroupPacking<'a> {
         is_free
     }
 
-    /// Takes the candidate of this group that an endpoint of a slice is a state of, if no slice has it yet.
+    /// Takes the candidate of this group that matches an endpoint of a slice, if no slice holds the candidate yet.
     fn take_same(&mut self, group: usize, there: &Endpoint, places: &Places<'_>) -> Option<usize> {
         let (of, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
         (of == group && self.candidates[place].is_same_endpoint(there) && self.take(place)).then_some(place)
     }
 
-    /// Decides what becomes of a slice with the ports of this group.
+    /// Decides whether a slice with the ports of this group is kept, updated or deleted.
     fn sort_in(
         &mut self,
         group: usize,
@@ -259,7 +259,7 @@ impl<'a> GroupPacking<'a> {
         }
     }
 
-    /// Moves candidates into a slice until it is full.
+    /// Adds remaining candidates to a slice until it is full.
     fn top_up(&mut self, endpoints: &mut Vec<Endpoint>, max_endpoints: usize) {
         while self.left > 0 && endpoints.len() < max_endpoints {
             if self.take(self.next) {
@@ -269,7 +269,7 @@ impl<'a> GroupPacking<'a> {
         }
     }
 
-    /// Finds a slice for every candidate that has none, as far as new slices may have so many more ports.
+    /// Assigns every remaining candidate to a slice, as far as `max_new_ports` allows new slices.
     fn fill(&mut self, ports: &ServicePorts<'_>, max_endpoints: usize, max_new_ports: &mut usize, sorted: &mut Sorted) {
         let before = self.left;
         let mut update = std::mem::take(&mut self.update);
@@ -302,7 +302,7 @@ impl<'a> GroupPacking<'a> {
         sorted.up_to_date.append(&mut self.up_to_date);
     }
 
-    /// Takes the fullest slice out that has room for all candidates that are left, if there is one.
+    /// Removes and returns the fullest slice with room for all remaining candidates.
     fn take_closest_to_full(&mut self, max_endpoints: usize) -> Option<Arc<Slice>> {
         let kept = closest_to_full(self.keep.iter(), self.left, max_endpoints);
         let up_to_date = closest_to_full(self.up_to_date.iter().map(|known| &known.slice), self.left, max_endpoints);
@@ -314,7 +314,7 @@ impl<'a> GroupPacking<'a> {
         }
     }
 
-    /// A new slice with the endpoints of one that is to go, as far as they are in no other slice.
+    /// Builds a new slice from the endpoints of a slice to delete, skipping those that are in another slice.
     fn new_slice(&mut self, ports: Arc<[Port]>, max_endpoints: usize) -> Draft {
         let mut draft = Draft::new(ports);
         for place in self.seeds.pop().unwrap_or_default().into_iter().take(max_endpoints) {
@@ -326,10 +326,10 @@ impl<'a> GroupPacking<'a> {
     }
 }
 
-/// The rank of a slice among those with room: the fullest is the highest, of several the first by name.
+/// The rank of a slice with room: the fullest slice ranks highest, then the first by name.
 type Rank<'a> = (usize, Reverse<&'a str>);
 
-/// The rank and the position of the highest slice that has room for `more` endpoints, if there is one.
+/// Returns the rank and index of the highest-ranked slice with room for `more` endpoints.
 fn closest_to_full<'a>(
     slices: impl Iterator<Item = &'a Arc<Slice>>,
     more: usize,

@@ -1,13 +1,13 @@
-//! The Pods and slices that a sync considers: where the packing that the last sync left is known, only those that have changed.
+//! The Pods and slices that a sync considers: everything, or the changes since a remembered packing.
 //!
-//! A sync that finds nothing changed but Pods and slices considers these alone:
+//! If only Pods and slices have changed, a sync considers:
 //!
-//! - the Pods that came, changed or went, those of slices that the last sync wrote, and those named by slices that changed;
-//! - the slices that have one of these Pods, and those that changed; and the other Pods of these slices.
+//! - Pods that were added, changed or deleted, Pods in slices that the last sync wrote, and Pods named by changed slices;
+//! - slices that hold one of these Pods, changed slices, and all other Pods of these slices.
 //!
-//! Every other Pod is in one slice, which is as wanted, and every other slice holds only such Pods. So the outcome is that of a
-//! sync which considers everything. Anything else that changes, such as the Service or the zone of a Node, makes the next sync
-//! consider everything.
+//! Every other Pod is in one up-to-date slice, and every other slice holds only such Pods. So the result equals that of a sync
+//! which considers everything. After any other change, such as the Service or the zone of a Node, the next sync considers
+//! everything.
 
 use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 
@@ -27,12 +27,12 @@ use crate::{
 
 /// The Pods and slices that a sync considers for one address type.
 pub struct Scope<'a> {
-    /// The packing that it is based on; `None` if everything is considered.
+    /// The remembered packing; `None` if everything is considered.
     pub(super) base: Option<&'a TypePacking>,
-    /// The names that are considered, sorted, also those of Pods that are gone. Only with a base.
+    /// The considered names, sorted, including those of deleted Pods. Empty without a base.
     names: Vec<&'a str>,
     pods: Vec<&'a Arc<Pod>>,
-    /// The sizes of groups without the Pods that are considered.
+    /// The sizes of groups without the considered Pods.
     sizes: GroupSizes,
     pub(super) slices: Slices,
 }
@@ -42,14 +42,15 @@ fn names(slice: &Slice) -> impl Iterator<Item = &str> {
 }
 
 impl<'a> Scope<'a> {
-    /// Everything. `slices` are those of the address type.
+    /// Considers everything. `slices` are all slices of the address type.
     pub fn whole(snapshot: &'a Snapshot, slices: &[Arc<Slice>]) -> Self {
         let (base, names, sizes) = Default::default();
         let slices = Slices { compared: slices.to_vec(), up_to_date: Vec::new() };
         Self { base, names, pods: snapshot.pods.iter().collect(), sizes, slices }
     }
 
-    /// What has changed since the last sync; `None` if that is not known. `slices` are those of the address type, by name.
+    /// Considers the changes since the last sync; `None` without a usable packing. `slices` are all slices of the address type,
+    /// sorted by name.
     pub fn changed(snapshot: &'a Snapshot, address_type: AddressType, slices: &'a [Arc<Slice>]) -> Option<Self> {
         let packing = snapshot.memory.packing.as_deref().filter(|packing| fits(packing, snapshot))?;
         let base = packing.of_types.get(&address_type)?;
@@ -101,12 +102,12 @@ impl<'a> Scope<'a> {
         Some(Self { base: Some(base), names: names_in_scope, pods, sizes, slices })
     }
 
-    /// The wanted endpoints of the Pods that are considered.
+    /// Returns the wanted endpoints of the considered Pods.
     pub fn desired(&self, snapshot: &'a Snapshot, address_type: AddressType) -> Desired<'a> {
         desired_among(snapshot, &self.pods, self.sizes.clone(), address_type)
     }
 
-    /// The packing once a sync with this scope has sorted all slices.
+    /// Returns the packing after a sync with this scope has sorted all slices.
     pub fn packing_after(
         &self,
         eligible: &[(&Arc<Pod>, Arc<Numbers>)],
@@ -154,7 +155,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Whether a snapshot differs from the state of a packing in its Pods and slices alone.
+/// Whether the inputs of a packing other than Pods and slices are unchanged.
 fn fits(packing: &Packing, snapshot: &Snapshot) -> bool {
     Arc::ptr_eq(&packing.service, &snapshot.service)
         && Arc::ptr_eq(&packing.zones, &snapshot.zones)
@@ -167,7 +168,7 @@ fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
 
 #[cfg(test)]
 impl Scope<'_> {
-    /// How many Pods and slices are considered.
+    /// Returns the number of considered Pods and slices.
     pub(super) fn considered(&self) -> (usize, usize) {
         (self.pods.len(), self.slices.compared.len())
     }

@@ -1,4 +1,4 @@
-//! The labels, owner and names of the slices of a Service.
+//! The labels, owner and name prefix of the slices of a Service.
 
 use common::{intern::Labels, meta::Annotations, refs::Owner};
 
@@ -7,10 +7,10 @@ use crate::{
     plan::{SliceMetadata, generate_name},
 };
 
-/// Labels of slices that are not copied from the Service.
+/// Label keys that are not copied from the Service.
 const RESERVED: [&str; 3] = [HEADLESS, SERVICE_NAME, MANAGED_BY];
 
-/// The metadata of every slice of this Service that is written now.
+/// Returns the metadata of every slice that this sync writes.
 pub fn slice_metadata(service: &Service, trigger_time: Option<String>) -> SliceMetadata {
     let meta = &service.metadata;
     let mut labels: Vec<(&str, &str)> = meta.labels.iter().filter(|(key, _)| !RESERVED.contains(key)).collect();
@@ -28,13 +28,13 @@ pub fn slice_metadata(service: &Service, trigger_time: Option<String>) -> SliceM
     }
 }
 
-/// Whether a slice has the labels it is to have; a change of the reserved ones alone does not count.
+/// Whether labels are as wanted, ignoring differences in the reserved keys.
 pub fn same_labels(slice: &Labels, wanted: &Labels) -> bool {
     let is_copied = |(key, _): &(&str, &str)| !RESERVED.contains(key);
     slice == wanted || slice.iter().filter(is_copied).eq(wanted.iter().filter(is_copied))
 }
 
-/// Whether two sets of labels are the same if one that is not there counts as an empty one.
+/// Whether two sets of labels are equal if a missing label counts as an empty one.
 pub fn same_but_empty(a: &Labels, b: &Labels) -> bool {
     let within = |a: &Labels, b: &Labels| a.iter().all(|(key, value)| b.get(key).unwrap_or_default() == value);
     within(a, b) && within(b, a)

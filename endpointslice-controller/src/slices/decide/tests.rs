@@ -22,7 +22,7 @@ use crate::{
     zones::{Capacity, Ratios, is_overloaded},
 };
 
-/// Sizes of slices that are created and changed, and names of those that go.
+/// Returns the sizes of created slices, names and sizes of updated ones, and names of deleted ones.
 fn sizes(writes: &Writes) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
     let create = writes.create.iter().map(|draft| draft.endpoints.len()).collect();
     let name = |slice: &Arc<Slice>| slice.metadata.name.to_string();
@@ -34,7 +34,7 @@ fn is_settled(world: &Snapshot) -> bool {
     !Decision::<SliceController>::with_forecast(world, Timestamp::UNIX_EPOCH).acts()
 }
 
-/// What is written where slices of these sizes are there and so many Pods come.
+/// Returns the writes for existing slices of these sizes and this many additional Pods.
 fn packed(there: &[usize], more: usize) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
     let total: usize = there.iter().sum();
     let mut world = snapshot((0..total + more).map(pod), 100);
@@ -64,13 +64,13 @@ fn endpoints_are_packed_with_few_writes() {
     assert_eq!(packed(&[100, 90, 50], 10), (vec![], update(&[("s1", 100)]), vec![]), "the closest to full");
     assert_eq!(packed(&[100, 90, 50], 20), (vec![], update(&[("s2", 70)]), vec![]));
     assert_eq!(packed(&[95, 95], 20), (vec![20], vec![], vec![]));
-    assert_eq!(packed(&[60], 100), (vec![100], vec![], vec![]), "as many as fill a slice get their own");
-    assert_eq!(packed(&[150], 1), (vec![1], vec![], vec![]), "what is too full stays so");
-    assert_eq!(packed(&[50, 50], 0), (vec![], vec![], vec![]), "and what is half full");
+    assert_eq!(packed(&[60], 100), (vec![100], vec![], vec![]), "enough endpoints to fill a slice get a new one");
+    assert_eq!(packed(&[150], 1), (vec![1], vec![], vec![]), "a slice beyond the limit stays");
+    assert_eq!(packed(&[50, 50], 0), (vec![], vec![], vec![]), "half-full slices stay");
 }
 
 #[test]
-fn what_changes_anyway_is_filled_first_the_fullest_before() {
+fn changed_slices_are_filled_first_starting_with_the_fullest() {
     let mut world = snapshot((0..230).map(pod), 100);
     world.slices = vec![slice("a", 0..80), slice("b", 80..110), slice("c", 110..200)];
     for at in [0, 80] {
@@ -84,7 +84,7 @@ fn what_changes_anyway_is_filled_first_the_fullest_before() {
 }
 
 #[test]
-fn a_slice_without_endpoints_goes_or_stands_for_the_service() {
+fn a_slice_without_endpoints_is_deleted_or_kept_as_placeholder() {
     let mut world = snapshot((10..35).map(pod), 100);
     world.slices = vec![slice("a", 0..10), slice("b", 10..30)];
     assert_eq!(sizes(&decide(&world).writes[0]), (vec![], update(&[("b", 25)]), vec!["a".to_owned()]));
@@ -92,19 +92,19 @@ fn a_slice_without_endpoints_goes_or_stands_for_the_service() {
     world.slices = vec![slice("a", 0..10)];
     let plan = decide(&world);
     assert_eq!(sizes(&plan.writes[0]), (vec![], update(&[("a", 0)]), vec![]));
-    assert!(plan.writes[0].update[0].ports.is_empty(), "its name is used again");
+    assert!(plan.writes[0].update[0].ports.is_empty(), "its name is reused");
     let mut empty = Slice::clone(&slice("a", []));
     empty.ports = Arc::default();
     world.slices = vec![Arc::new(empty.clone())];
     assert!(decide(&world).writes[0].is_empty());
-    // One of a Service of the same name before is collected, and stands for nobody.
+    // A slice that the Service does not own is no placeholder: it is deleted, and a new slice is created.
     empty.metadata.owners = vec![].into();
     world.slices = vec![Arc::new(empty)];
     assert_eq!(sizes(&decide(&world).writes[0]), (vec![0], vec![], vec!["a".to_owned()]));
 }
 
 #[test]
-fn the_order_of_the_addresses_of_an_endpoint_says_nothing() {
+fn the_order_of_addresses_in_an_endpoint_has_no_meaning() {
     let two = json!([{"ip": "10.0.0.9"}, {"ip": "10.0.0.10"}]);
     let pod = serde_json::from_value(
         json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": {"nodeName": NODE},
@@ -122,7 +122,7 @@ fn the_order_of_the_addresses_of_an_endpoint_says_nothing() {
 }
 
 #[test]
-fn families_are_decided_apart() {
+fn families_are_decided_independently() {
     let mut world = snapshot((0..2).map(pod), 100);
     world.service = service(&json!({"ipFamilies": ["IPv6", "IPv4"]}));
     world.slices = vec![slice("a", 0..2)];
@@ -141,14 +141,14 @@ fn families_are_decided_apart() {
 }
 
 #[test]
-fn nothing_is_made_for_a_service_that_goes() {
+fn nothing_is_created_for_a_terminating_service() {
     let mut world = snapshot((0..2).map(pod), 100);
     Arc::make_mut(&mut world.service).metadata.deleted = Some(Timestamp::UNIX_EPOCH);
     assert!(decide(&world).writes[0].is_empty());
 }
 
 #[test]
-fn who_has_no_selector_is_left_alone() {
+fn services_without_a_selector_are_ignored() {
     for spec in [json!({"selector": null}), json!({"selector": {}}), json!({"type": "ExternalName"})] {
         let mut world = snapshot((0..2).map(pod), 100);
         world.service = service(&spec);
@@ -158,7 +158,7 @@ fn who_has_no_selector_is_left_alone() {
 }
 
 #[test]
-fn names_begin_with_that_of_the_service() {
+fn slice_names_begin_with_the_name_of_the_service() {
     assert_eq!((generate_name("web"), generate_name(&"a".repeat(63))), ("web-".into(), "a".repeat(63) + "-"));
     assert_eq!(generate_name(&"a".repeat(253)), "a".repeat(253));
 }
@@ -178,7 +178,7 @@ fn seen(pods: &[(&str, &str)]) -> Seen {
 }
 
 #[test]
-fn the_earliest_change_that_was_not_seen_counts() {
+fn the_earliest_unseen_change_is_the_trigger_time() {
     let before = seen(&[("p1", "12:00")]);
     for (known, now, change) in [
         (None, seen(&[("p1", "12:00"), ("p2", "12:05")]), Some("10:00")),
@@ -206,14 +206,14 @@ fn shares(of: &[(&str, &str)]) -> Option<Ratios> {
     capacity.ratios()
 }
 
-/// The least, and the most, that each zone gets of so many endpoints.
+/// Returns the minimal and maximal number of endpoints for each zone.
 fn allotted(of: &[(&str, &str)], endpoints: usize) -> Result<Vec<(usize, usize)>, Refused> {
     let allocations = zones::allocations(shares(of).as_ref(), endpoints)?;
     Ok(allocations.values().map(|allocation| (allocation.least, allocation.most)).collect())
 }
 
 #[test]
-fn zones_have_their_share() {
+fn endpoints_are_allocated_in_proportion_to_zone_capacity() {
     let half = &[("a", "2"), ("b", "1"), ("c", "1")][..];
     let thirds = &[("a", "1"), ("b", "1"), ("c", "1")][..];
     let two = &[("a", "1"), ("b", "1")][..];
@@ -236,18 +236,18 @@ fn zones_have_their_share() {
 }
 
 #[test]
-fn hints_that_no_longer_fit_are_noticed() {
+fn outdated_hints_are_detected() {
     let two = shares(&[("a", "1"), ("b", "1")]);
     let counts = |a: usize, b: usize| [(Text::new("a"), a), (Text::new("b"), b)].into();
     assert!(!is_overloaded(two.as_ref(), &counts(3, 3)));
     assert!(!is_overloaded(two.as_ref(), &counts(5, 5)));
     assert!(is_overloaded(two.as_ref(), &counts(5, 1)));
-    assert!(is_overloaded(two.as_ref(), &[(Text::new("a"), 2)].into()), "a zone without any");
+    assert!(is_overloaded(two.as_ref(), &[(Text::new("a"), 2)].into()), "a zone without endpoints");
     assert!(is_overloaded(None, &counts(3, 3)));
 }
 
 #[test]
-fn subsets_have_one_form() {
+fn equivalent_subsets_have_one_canonical_form() {
     let read = |value: serde_json::Value| serde_json::from_value::<Vec<Subset>>(value).unwrap();
     let written = read(json!([
         {"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "ports": [{"name": "b", "port": 2, "protocol": "TCP"}]},
@@ -261,7 +261,7 @@ fn subsets_have_one_form() {
 }
 
 #[test]
-fn too_many_addresses_are_cut_those_that_are_not_ready_first() {
+fn not_ready_addresses_are_truncated_first() {
     assert_eq!(subsets::truncated(&[(5, 5)], 10), [(5, 5)]);
     assert_eq!(subsets::truncated(&[(8, 5)], 10), [(8, 2)]);
     assert_eq!(subsets::truncated(&[(12, 5)], 10), [(10, 0)]);
@@ -269,7 +269,7 @@ fn too_many_addresses_are_cut_those_that_are_not_ready_first() {
     assert_eq!(subsets::truncated(&[(1, 4), (1, 6)], 10), [(1, 4), (1, 4)]);
 }
 
-/// The state that the writes of a plan leave behind.
+/// Applies the writes of a plan to the snapshot.
 fn act(world: &mut Snapshot, plan: &Plan, round: usize) {
     for writes in &plan.writes {
         let gone: BTreeSet<&str> = writes.delete.iter().map(|slice| &*slice.metadata.name).collect();
@@ -292,7 +292,7 @@ fn act(world: &mut Snapshot, plan: &Plan, round: usize) {
 
 proptest! {
     #[test]
-    fn every_pod_is_in_one_slice_and_what_is_right_stays(
+    fn every_pod_is_in_one_slice_and_a_second_sync_writes_nothing(
         rounds in proptest::collection::vec(proptest::collection::btree_set(0usize..40, 0..40), 1..6),
         unready in proptest::collection::btree_set(0usize..40, 0..10),
         most in 1usize..12,
@@ -314,7 +314,7 @@ proptest! {
             let expected: Vec<String> = pods.iter().map(|index| format!("p{index:04}")).collect();
             prop_assert_eq!(names, expected);
             prop_assert!(!world.slices.is_empty() && world.slices.iter().all(|slice| slice.endpoints.len() <= most));
-            prop_assert!(is_settled(&world), "nothing is left to do");
+            prop_assert!(is_settled(&world), "a second sync writes nothing");
         }
     }
 }

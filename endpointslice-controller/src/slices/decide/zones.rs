@@ -1,4 +1,4 @@
-//! Hints that follow the shares of zones in the CPUs of all Nodes.
+//! Hints in proportion to each zone's share of the CPU of all Nodes.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use crate::{
     zones::{Counts, Ratios, needed},
 };
 
-/// Why there are no hints by the capacity of zones.
+/// The reason why no hints by zone capacity are set. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Nothing can be said about zones.
+    /// A Node lacks its zone or CPU, or there is only one zone.
     #[error("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")]
     NodeInformation,
-    /// There are more zones than endpoints.
+    /// More zones than endpoints. The fields are the numbers of endpoints and zones.
     #[error("Insufficient number of endpoints ({0} endpoints, {1} zones)")]
     TooFew(usize, usize),
-    /// Not every zone can have as many as it needs.
+    /// Some zone cannot get its minimum. The fields are the numbers of endpoints and zones.
     #[error(
         "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold ({0} endpoints, {1} zones)"
     )]
     Unbalanced(usize, usize),
-    /// Nobody knows where an endpoint is.
+    /// The zone of some ready endpoint is unknown.
     #[error("One or more endpoints do not have a zone specified")]
     NoZone,
     /// No endpoint is ready.
@@ -32,18 +32,18 @@ pub enum Refused {
     Nothing,
 }
 
-/// What a zone is to have.
+/// The wanted number of endpoints for one zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allocation {
-    /// At least.
+    /// The minimum that avoids overload.
     pub least: usize,
-    /// At most.
+    /// The maximum that leaves each other zone its minimum.
     pub most: usize,
-    /// Best.
+    /// The share of all endpoints, and at least `least`.
     pub desired: f64,
 }
 
-/// What every zone is to have of so many endpoints.
+/// Returns the allocation of each zone for this number of endpoints.
 pub fn allocations(ratios: Option<&Ratios>, endpoints: usize) -> Result<BTreeMap<Text, Allocation>, Refused> {
     let ratios = ratios.ok_or(Refused::NodeInformation)?;
     let zones = ratios.0.len();
@@ -64,7 +64,8 @@ pub fn allocations(ratios: Option<&Ratios>, endpoints: usize) -> Result<BTreeMap
     Ok(out)
 }
 
-/// Gives hints so that every zone has its share, changing no more slices than need be. Says how many each zone has.
+/// Sets hints so that each zone gets its share, and rewrites as few slices as possible. Returns the number of endpoints hinted to
+/// each zone.
 pub fn by_capacity(sorted: &mut Sorted, ratios: Option<&Ratios>) -> Result<Counts, Refused> {
     let ready = sorted.endpoints().filter(|endpoint| endpoint.is_ready()).count();
     let allocations = allocations(ratios, ready)?;
@@ -101,7 +102,7 @@ pub fn by_capacity(sorted: &mut Sorted, ratios: Option<&Ratios>) -> Result<Count
     if counts.is_empty() { Err(Refused::Nothing) } else { Ok(counts) }
 }
 
-/// What zones have with the hints of one more slice; none if those cannot stay.
+/// Adds the hints of one more slice to the counts; `None` if its hints must change.
 fn given(endpoints: &[Endpoint], allocations: &BTreeMap<Text, Allocation>, before: &Counts) -> Option<Counts> {
     let mut counts = before.clone();
     for endpoint in endpoints {
@@ -126,7 +127,7 @@ fn given(endpoints: &[Endpoint], allocations: &BTreeMap<Text, Allocation>, befor
     Some(counts)
 }
 
-/// How many endpoints each zone gives to others, and how many each receives.
+/// Returns how many endpoints each zone gives to other zones, and how many each zone receives.
 fn moves(allocations: &BTreeMap<Text, Allocation>, counts: &Counts) -> (Counts, Counts) {
     let (mut surplus, mut deficit) = (Amounts::new(), Amounts::new());
     for (zone, allocation) in allocations {
@@ -150,10 +151,10 @@ fn moves(allocations: &BTreeMap<Text, Allocation>, counts: &Counts) -> (Counts, 
     (giving, receiving)
 }
 
-/// Parts of endpoints, by zone.
+/// Fractional numbers of endpoints, by zone.
 type Amounts = BTreeMap<Text, f64>;
 
-/// The largest; of several the first zone.
+/// Returns the largest amount; of equal ones that of the first zone.
 fn largest(amounts: &mut Amounts) -> Option<(Text, &mut f64)> {
     let largest = amounts.iter_mut().rev().max_by(|a, b| a.1.total_cmp(b.1))?;
     Some((largest.0.clone(), largest.1))

@@ -1,7 +1,7 @@
-//! Judging an object by its owners, and carrying out the verdict.
+//! Judges an object by its owners, and executes the verdict.
 //!
-//! The first judgement is of what monitors have seen, later ones are of the object itself. Every write carries uid and version of
-//! what was judged: an object that was changed meanwhile is read and judged anew.
+//! The first judgement uses the metadata that monitors have seen; later ones use the live object. Every write carries the UID and
+//! the resourceVersion of the judged version: if the object has changed meanwhile, it is read and judged again.
 
 use std::borrow::Cow;
 
@@ -22,29 +22,29 @@ use crate::{
     place::{Live, Place, TRIES, says_absent, unserved},
 };
 
-/// The version of an object that is judged.
+/// The version of an object on which the verdict is based.
 pub(super) struct Judged<'a> {
     pub(super) place: &'a Place,
     version: Version,
     pub(super) owners: Cow<'a, [Owner]>,
-    /// What the finalizers of that version ask for.
+    /// Propagation policy that the finalizers of this version request.
     propagation: Propagation,
-    /// Whether that version was read live.
+    /// Whether this version was read from the server.
     pub(super) is_live: bool,
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// It is done.
+    /// The server accepted the write.
     Done,
     /// The object does not exist.
     Absent,
-    /// The object is no longer as it was judged.
+    /// The object has changed since the judgement.
     Changed,
 }
 
-/// Judges the object, and judges it anew each time it has changed before the verdict is carried out. Returns whether it exists.
+/// Judges the object, and judges it again each time it changes before the verdict is executed. Returns whether it exists.
 pub(super) async fn judge(snapshot: &Snapshot, place: &Place, io: Io<'_>) -> Result<bool, Failed> {
     let view = &snapshot.view;
     let mut judged = Judged {
@@ -76,7 +76,8 @@ pub(super) async fn judge(snapshot: &Snapshot, place: &Place, io: Io<'_>) -> Res
     Err(place.changing())
 }
 
-/// Whether the object may be part of a cycle: its dependents may have changed while its owners were looked up.
+/// Returns whether the object may be part of a cycle. Asks the graph again, because dependents may have changed during the
+/// lookups of the owners.
 fn is_in_cycle(view: &View, io: Io<'_>) -> bool {
     let in_cycle = io.observe_again(Vec::new()).map_or(view.in_cycle, |fresh| fresh.in_cycle);
     if in_cycle != view.in_cycle {
@@ -86,7 +87,7 @@ fn is_in_cycle(view: &View, io: Io<'_>) -> bool {
 }
 
 impl Judged<'_> {
-    /// Reads the object as it is now. Returns whether it exists.
+    /// Reads the current version of the object. Returns whether the object exists.
     async fn read(&mut self, io: Io<'_>) -> Result<bool, Failed> {
         let meta = match self.place.live("to judge its current version", io).await? {
             Live::Absent => return Ok(false),
@@ -108,13 +109,13 @@ impl Judged<'_> {
         Ok(true)
     }
 
-    /// Finds out how each owner stands, in their order.
+    /// Determines the standing of each owner, in the order of the references.
     async fn look_up_owners(&self, io: Io<'_>) -> Result<Vec<(Uid, Standing)>, Failed> {
         let mut standings = Vec::new();
         for owner in &*self.owners {
             let standing = match owner.state {
                 OwnerState::Absent => Standing::Dangling,
-                // If it is gone already, its monitor tells, and the object is judged again.
+                // If the owner has just been deleted, its monitor reports that, and the object is judged again.
                 OwnerState::Present => Standing::Solid,
                 OwnerState::Waiting => self.look_up(owner, Standing::Waiting, io).await?,
                 OwnerState::Unknown => self.look_up(owner, Standing::Solid, io).await?,
@@ -135,7 +136,7 @@ impl Judged<'_> {
                 Standing::Dangling
             }
         };
-        // A forecast knows of a name that cannot exist, too.
+        // A forecast rejects an impossible name without a request, just as the sync does, so there is no deviation to report.
         if standing != expected && place.can_exist() {
             let found = match standing {
                 Standing::Solid => "does not wait for its dependents",
@@ -174,7 +175,7 @@ impl Judged<'_> {
         }
     }
 
-    /// The precondition of every write.
+    /// Precondition of every write: the UID and the version that was judged.
     pub(super) fn version(&self) -> Precondition {
         Precondition { uid: self.place.uid.clone(), version: Some(self.version) }
     }

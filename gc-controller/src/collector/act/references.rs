@@ -1,7 +1,8 @@
-//! Changing the owner references of the version of an object that was judged.
+//! Changes the owner references of the judged version of an object.
 //!
-//! Built-in kinds take a strategic patch, which names what changes and touches nothing else. Other kinds answer 415, and their
-//! list is written as a whole. A reference that was corrected or removed since the judgement is as its writer left it.
+//! Built-in kinds accept a strategic merge patch, which names only the changed references. Other kinds answer 415; for them the
+//! whole list is replaced. The precondition on the version preserves references that a user corrected or removed after the
+//! judgement.
 
 use common::{
     api::Patch,
@@ -21,11 +22,11 @@ use crate::{
 };
 
 impl Judged<'_> {
-    /// Removes the references to these uids.
+    /// Removes the references to these UIDs.
     pub(super) async fn drop_references(&self, uids: &[Uid], io: Io<'_>) -> Result<Written, Failed> {
         let changes = || uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
         let whole = || {
-            // An object may have thousands of owners: they are looked up, not searched.
+            // An object may have thousands of owners, so the UIDs are in a hash set instead of a list.
             let dropped: HashSet<&Uid> = uids.iter().collect();
             let references = self.owners.iter().map(|owner| &owner.reference);
             references.filter(|reference| !dropped.contains(&reference.uid)).map(|reference| json!(reference)).collect()
@@ -34,7 +35,7 @@ impl Judged<'_> {
         self.write(words, changes, whole, io).await
     }
 
-    /// Makes the object block none of its owners. After that, the object has to be read again.
+    /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The object must be read again afterwards.
     pub(super) async fn unblock(&mut self, io: Io<'_>) -> Result<Written, Failed> {
         let blocked = self.owners.iter().filter(|owner| owner.is_blocked());
         let changes = || blocked.clone().map(|owner| json!(unblocked(owner))).collect();
@@ -50,7 +51,7 @@ impl Judged<'_> {
         Ok(Written::Changed)
     }
 
-    /// Writes `changes`, or, if the server does not take a strategic patch, the whole list.
+    /// Sends `changes` as a strategic merge patch; if the server does not accept that format, replaces the list by `whole`.
     async fn write(
         &self,
         [doing, why]: [&'static str; 2],
@@ -69,7 +70,7 @@ impl Judged<'_> {
         match answer {
             Ok(_) => Ok(Written::Done),
             Err(refusal) if says_absent(&refusal) => Ok(Written::Absent),
-            // 422: the uid may be another's.
+            // The server answers 422 also if the UID belongs to another object.
             Err(Refusal { error, .. }) if error.is_conflict() || error.is_invalid() && !self.is_live => {
                 Ok(Written::Changed)
             }
@@ -87,7 +88,7 @@ fn references_body(references: Vec<Value>) -> Value {
     json!({"metadata": {"ownerReferences": references}})
 }
 
-/// The reference to an owner that is not blocked.
+/// Returns the reference with `blockOwnerDeletion` false if it was true.
 fn unblocked(owner: &Owner) -> OwnerRef {
     let block_owner_deletion = if owner.is_blocked() { Some(false) } else { owner.reference.block_owner_deletion };
     OwnerRef { block_owner_deletion, ..owner.reference.clone() }

@@ -1,4 +1,4 @@
-//! What is forecast for an object.
+//! Forecasts of the collector.
 
 use common::controller::{Decision, Explanation};
 
@@ -15,7 +15,7 @@ fn explain(snapshot: &Snapshot) -> Explanation {
     Decision::<Collector>::with_forecast(snapshot, snapshot.now).explain()
 }
 
-/// An object with one owner, which it blocks, and one dependent.
+/// An object that blocks the deletion of its only owner, and that has one dependent.
 fn blocking(state: OwnerState) -> Snapshot {
     let view = view(&[thing("c").blocking("o"), thing("d").blocking("c")]);
     let owner = owner(&view, OwnerKind::Synced, state);
@@ -23,14 +23,14 @@ fn blocking(state: OwnerState) -> Snapshot {
 }
 
 #[test]
-fn an_owner_that_is_looked_up_is_expected_to_exist() {
+fn a_forecast_expects_that_an_owner_exists_if_it_is_looked_up() {
     let explanation = explain(&blocking(OwnerState::Unknown));
     assert_eq!(explanation.actions, [""; 0]);
-    assert_eq!(explanation.situation, "1 owner not known to be gone; it is deleted unless one is found");
+    assert_eq!(explanation.situation, "1 owner may still exist; it is deleted unless a lookup finds one");
 }
 
 #[test]
-fn an_object_whose_owners_are_gone_is_deleted() {
+fn an_object_whose_owners_do_not_exist_is_deleted() {
     let explanation = explain(&blocking(OwnerState::Absent));
     assert_eq!(explanation.actions, ["delete ConfigMap c: no owner keeps it; propagation policy Background"]);
 }

@@ -34,7 +34,7 @@ fn delete(propagation: Propagation) -> Plan {
 }
 
 #[test]
-fn it_is_deleted_unread_only_when_every_owner_is_known_to_be_gone() {
+fn an_object_is_deleted_unread_only_if_every_owner_is_known_not_to_exist() {
     let gone = || owner(Synced, true);
     assert_eq!(decide(&snapshot(vec![gone()])), delete(Propagation::Background));
     assert_eq!(decide(&snapshot(vec![owner(Synced, false)])), Plan::Verify { uncertain: 1 });
@@ -45,12 +45,12 @@ fn it_is_deleted_unread_only_when_every_owner_is_known_to_be_gone() {
 }
 
 #[test]
-fn what_cannot_be_resolved_is_waited_for_and_never_deleted() {
+fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
     for kind in [Unknown, Unsynced] {
         let plan = decide(&snapshot(vec![owner(Synced, true), owner(kind, false)]));
         let awaited = if kind == Unknown { Awaited::Served } else { Awaited::Known }(of("ConfigMap"));
         assert!(matches!(&plan, Plan::Wait(found, _) if *found == awaited), "{kind:?}: {plan:?}");
-        // What is known to be gone needs no kind.
+        // An owner that is known to be deleted needs no kind.
         assert!(matches!(decide(&snapshot(vec![owner(kind, true)])), Plan::Delete { .. }));
     }
     let mut unserved = snapshot(vec![owner(Synced, true)]);
@@ -72,7 +72,7 @@ fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
 }
 
 #[test]
-fn what_is_going_is_left_alone_unless_it_waits_for_dependents() {
+fn a_terminating_object_needs_work_only_if_it_waits_for_dependents() {
     let mut going = snapshot(vec![owner(Synced, true)]);
     going.view.being_deleted = true;
     assert!(matches!(decide(&going), Plan::Nothing(_)));
@@ -83,7 +83,7 @@ fn what_is_going_is_left_alone_unless_it_waits_for_dependents() {
 }
 
 #[test]
-fn nothing_finishes_while_a_dependent_may_be_unknown() {
+fn foreground_deletion_does_not_finish_while_a_dependent_may_be_unknown() {
     let mut going = snapshot(Vec::new());
     (going.view.being_deleted, going.view.deleting_dependents) = (true, true);
     going.unsynced = vec!["pods".into()];
@@ -94,7 +94,7 @@ fn nothing_finishes_while_a_dependent_may_be_unknown() {
 }
 
 #[test]
-fn finalizers_say_what_becomes_of_dependents() {
+fn finalizers_determine_the_propagation_policy() {
     for (orphans, foreground, expected) in [
         (false, false, Propagation::Background),
         (false, true, Propagation::Foreground),
@@ -108,7 +108,7 @@ fn finalizers_say_what_becomes_of_dependents() {
 }
 
 #[test]
-fn a_virtual_node_is_asked_for_once_its_kind_is_known() {
+fn a_virtual_node_is_looked_up_once_its_kind_is_synced() {
     let mut s = snapshot(Vec::new());
     s.view.is_virtual = true;
     assert_eq!(decide(&s), Plan::Exists);
@@ -136,7 +136,7 @@ fn verdicts_follow_the_table() {
         (&[("a", Waiting)], 0, false, go(background, false)),
         (&[("a", Waiting), ("b", Dangling)], 1, false, go(Propagation::Foreground, false)),
         (&[("a", Waiting)], 1, true, go(Propagation::Foreground, true)),
-        // Two references with one uid, one of them right: the wrong one does not cost the right one.
+        // Two references share a UID and only one is right: the wrong one does not remove the right one.
         (&[("a", Solid), ("a", Dangling)], 0, false, Verdict::Keep),
         (&[("b", Dangling), ("a", Solid), ("b", Dangling)], 0, false, release(&["b"])),
     ] {
@@ -169,7 +169,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn no_situation_with_an_owner_that_may_exist_is_a_deletion(
+    fn an_object_with_an_owner_that_may_exist_is_never_deleted_unread(
         owners in proptest::collection::vec((0u8..4, proptest::bool::ANY, proptest::bool::ANY), 0..5),
         virtually: bool, being_deleted: bool, deleting_dependents: bool, served: bool,
     ) {

@@ -1,4 +1,4 @@
-//! What is done with an object whose owners have been looked up.
+//! The verdict on an object whose owners have been looked up.
 
 use std::collections::BTreeSet;
 
@@ -6,38 +6,38 @@ use common::meta::Uid;
 
 use crate::collector::plan::Propagation;
 
-/// How an owner stands.
+/// Result of the lookup of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It exists.
+    /// The owner exists.
     Solid,
-    /// It does not exist, or not under that uid.
+    /// The owner does not exist, or another object has its name.
     Dangling,
-    /// It exists and waits for its dependents to go.
+    /// The owner exists and waits for the deletion of its dependents.
     Waiting,
 }
 
-/// What is done.
+/// Action on an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// The object stays unchanged.
     Keep,
-    /// It stays, and loses the references to these uids.
+    /// The object stays, and loses its references to these UIDs.
     Release(Vec<Uid>),
-    /// It goes.
+    /// The object is deleted.
     Delete {
-        /// How its own dependents are treated.
+        /// Propagation policy for the dependents of the object.
         propagation: Propagation,
-        /// Whether it must first stop blocking its owners, because they may wait for each other.
+        /// Whether the object must first stop blocking its owners, because they may wait for each other.
         unblock: bool,
     },
 }
 
-/// Decides. `owners` are the references in their order, `finalizers` is what those of the object ask for.
+/// Returns the action on an object with these `owners`, in the order of its references. `finalizers` is the propagation policy
+/// that the finalizers of the object request.
 ///
-/// An object with a solid owner is never deleted, and never loses its reference to one: a dangling reference that shares
-/// its uid with a solid one stays, too. An object without references stays. Whether there may be a cycle is asked only where
-/// it matters.
+/// An object with a solid owner is never deleted, and never loses a reference to a solid owner: a dangling reference with the
+/// same UID stays, too. An object without references stays. `in_cycle` is called only if the verdict depends on it.
 pub fn verdict(
     owners: &[(Uid, Standing)],
     dependents: usize,

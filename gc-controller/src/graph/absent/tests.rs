@@ -1,4 +1,4 @@
-//! What is remembered of owners that are gone.
+//! The memory of deleted owners.
 
 use common::meta::Uid;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::graph::Graph;
 
 #[test]
-fn what_is_asked_for_stays_and_the_rest_is_bounded() {
+fn a_used_identity_stays_and_the_size_is_bounded() {
     let kind = Graph::default().kind_id("v1", "ConfigMap");
     let nth = |n: usize| Identity { kind, namespace: "ns".into(), name: "n".into(), uid: Uid::new(&n.to_string()) };
     let mut absent = Absent::default();

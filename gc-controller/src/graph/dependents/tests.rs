@@ -1,10 +1,10 @@
-//! Lists of dependents.
+//! Comparison of the set of dependents with a model.
 
 use super::*;
 
 proptest::proptest! {
     #[test]
-    fn it_is_a_set(steps in proptest::collection::vec((proptest::bool::ANY, 0u32..80), 0..400)) {
+    fn dependents_behave_like_a_set(steps in proptest::collection::vec((proptest::bool::ANY, 0u32..80), 0..400)) {
         let (mut dependents, mut model) = (Dependents::default(), BTreeSet::new());
         for (insert, id) in steps {
             let id = NodeId(id);

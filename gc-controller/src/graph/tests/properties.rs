@@ -1,4 +1,4 @@
-//! What holds in every graph, whatever happens to it.
+//! Properties that every graph has after any sequence of changes.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::{
     world::{Thing, World, thing},
 };
 
-/// One thing that happens to one of a few objects.
+/// A change of a test object, named by its number.
 #[derive(Clone, Debug)]
 enum Step {
-    /// It is seen with these owners, in this state.
+    /// A monitor sees the object with these owners and in this state.
     Put { object: u8, owners: Vec<(u8, bool, bool)>, state: u8 },
-    /// It is seen to be gone.
+    /// A monitor sees the deletion of the object.
     Gone(u8),
-    /// The server says that what a virtual node stands for does not exist.
+    /// The server answers that the object of a virtual node does not exist.
     Absent(u8),
 }
 
@@ -43,7 +43,7 @@ fn object(number: u8, owners: &[(u8, bool, bool)], state: u8) -> Thing {
     }
 }
 
-/// What is counted is what there is.
+/// Checks that the counters equal the counted objects.
 fn check_counts(world: &mut World) {
     let source = world.source("ConfigMap");
     let nodes: Vec<_> = world.graph.nodes.places().map(|(_, node)| node).collect();
@@ -54,7 +54,7 @@ fn check_counts(world: &mut World) {
     }
 }
 
-/// Edges lead both ways, or to a node that is not there.
+/// Checks that every edge is stored in both directions, unless the owner has no node.
 fn check_edges(world: &World) {
     let graph = &world.graph;
     for id in graph.nodes.ids() {
@@ -71,13 +71,13 @@ fn check_edges(world: &World) {
             }
         }
         assert_eq!(graph.nodes.find(&node.uid), Some(id));
-        assert!(!node.is_virtual() || !node.dependents.is_empty(), "nobody needs {node:?}");
+        assert!(!node.is_virtual() || !node.dependents.is_empty(), "{node:?} has no dependents");
     }
 }
 
 proptest! {
     #[test]
-    fn edges_lead_both_ways_and_nothing_is_left_behind(steps in proptest::collection::vec(step(), 0..60)) {
+    fn counters_are_right_and_no_node_is_left_behind(steps in proptest::collection::vec(step(), 0..60)) {
         let mut world = World::default();
         let mut alive: BTreeMap<u8, Thing> = BTreeMap::new();
         for step in steps {
@@ -109,11 +109,11 @@ proptest! {
             world.gone(&thing);
         }
         assert!(world.graph.is_empty());
-        assert!(world.graph.kinds.len() <= 1, "kinds that nobody names are left");
+        assert!(world.graph.kinds.len() <= 1, "kinds without users are left");
     }
 
     #[test]
-    fn edges_are_true_after_every_step(steps in proptest::collection::vec(step(), 0..40)) {
+    fn edges_are_consistent_after_every_step(steps in proptest::collection::vec(step(), 0..40)) {
         let mut world = World::default();
         for step in steps {
             if let Step::Put { object: number, owners, state } = step {
@@ -124,9 +124,9 @@ proptest! {
         }
     }
 
-    /// However it came about, a full set leaves the graph as if nothing had ever been known but what is there.
+    /// After a full set, the graph contains exactly the objects of the set, whatever happened before.
     #[test]
-    fn a_full_set_makes_up_for_everything_that_was_missed(
+    fn a_full_set_repairs_all_missed_changes(
         steps in proptest::collection::vec(step(), 0..40),
         missed in proptest::collection::vec(step(), 0..20),
         read in 0usize..6,
@@ -153,7 +153,7 @@ proptest! {
             }
         }
         let set: Vec<Meta> = alive.values().map(|(_, meta)| meta.clone()).collect();
-        // One attempt breaks off, the next comes to its end.
+        // The first attempt is interrupted, the second one completes.
         world.full_set("ConfigMap", &set[..read.min(set.len())], false);
         world.full_set("ConfigMap", &set, true);
         for number in 0..6 {

@@ -1,7 +1,7 @@
-//! Releasing a dependent from an owner that is deleted without it.
+//! Releases a dependent from an owner that is deleted with the policy `Orphan`.
 //!
-//! The dependent loses every reference to the uid of that owner, whatever else the reference says. No version of the dependent
-//! can make that wrong, so none is required.
+//! All references of the dependent to the UID of the owner are removed, whatever their other fields contain. This is right for
+//! every version of the dependent, so the requests have no precondition on the version.
 
 use common::{
     api::Patch,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Io;
 use crate::place::{CHANGING_REFERENCES, Live, Place, TRIES, is_unsupported, says_absent};
 
-/// Removes every reference of a dependent to an owner. A dependent that is gone is released.
+/// Removes every reference of a dependent to an owner. Succeeds if the dependent does not exist.
 pub(super) async fn release(place: &Place, owner: &Uid, io: Io<'_>) -> Result<(), Failed> {
     let body = io.body(|| json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner}]}}));
     let object = Precondition { uid: place.uid.clone(), version: None };
@@ -21,11 +21,12 @@ pub(super) async fn release(place: &Place, owner: &Uid, io: Io<'_>) -> Result<()
     match io.send(request).await {
         Ok(_) => return Ok(()),
         Err(refusal) if says_absent(&refusal) => return Ok(()),
-        // The uid is another's, or an old server wants references to be there that are to go: look.
+        // Either the UID belongs to another object, or an old server requires the removed references to be present. The live
+        // object shows which.
         Err(refusal) if is_unsupported(&refusal) || refusal.error.is_invalid() || refusal.error.is_conflict() => {}
         Err(refusal) => return Err(place.refused(CHANGING_REFERENCES, &refusal)),
     }
-    // The list of references is written anew, onto what is there.
+    // Replaces the list of references of the live object.
     for _ in 0..TRIES {
         let meta = match place.live("", io).await? {
             Live::Is(meta) if meta.owners.iter().any(|reference| reference.uid == *owner) => meta,

@@ -1,4 +1,4 @@
-//! Pods as they are created: the template of the Job, unread, and what tells one index from another.
+//! The bodies of created Pods: the Job's template as raw JSON, with the fields that depend on the index.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -18,19 +18,19 @@ use crate::{
     },
 };
 
-/// The longest prefix of a name that the server completes.
+/// The maximal length of a name prefix that the server completes.
 const MAX_PREFIX: usize = 58;
-/// The longest name of a Pod.
+/// The maximal length of a Pod name.
 const MAX_NAME: usize = 253;
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
-/// What the Pods of one sync have in common.
+/// The parts that the Pods of one sync share.
 pub(crate) struct Bodies {
     name: Text,
     metadata: TemplateMeta,
     reference: OwnerRef,
-    /// As in the template; of an Indexed Job, with the variable that names the index.
+    /// The template's `spec`; for an Indexed Job with the environment variable for the index.
     spec: Option<Spec>,
 }
 
@@ -58,7 +58,7 @@ struct TemplateMeta {
 }
 
 impl Bodies {
-    /// Reads the template; what is wrong with it otherwise. Pods are scheduled with `group`, if there is one.
+    /// Reads the template, or describes the error in it. Pods join `group`, if there is one.
     pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
         let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
@@ -73,7 +73,7 @@ impl Bodies {
         let spec = match spec {
             Some(spec) if indexed => {
                 let mut fields = with_index_variable(spec).map_err(wrong)?;
-                // Each Pod gets its own.
+                // Each Pod of an Indexed Job gets its own hostname.
                 fields.remove("hostname");
                 if let Some(group) = group {
                     let group = serde_json::value::to_raw_value(&json!({ "podGroupName": group }));
@@ -87,7 +87,7 @@ impl Bodies {
         Ok(Self { name: Text::new(&job.metadata.name), metadata, reference, spec })
     }
 
-    /// One Pod.
+    /// Builds the body of one Pod.
     pub(crate) fn of(&self, pod: NewPod) -> impl Serialize {
         let mut labels: BTreeMap<&str, Cow<'_, str>> =
             self.metadata.labels.iter().map(|(key, value)| (key, value.into())).collect();
@@ -124,7 +124,7 @@ impl Bodies {
         }
     }
 
-    /// What the name of a Pod begins with. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
+    /// Returns the name prefix of a Pod. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
     pub(crate) fn prefix(&self, index: Option<u32>) -> String {
         let Some(index) = index else {
             let dash = if self.name.len() < MAX_NAME { "-" } else { "" };
@@ -137,9 +137,9 @@ impl Bodies {
     }
 }
 
-/// The specification with the variable that names the index, in every container that does not define it itself.
+/// Adds the environment variable for the index to every container that does not define it.
 ///
-/// Everything else is left as it is written.
+/// Everything else stays as written.
 fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
     #[derive(Deserialize)]
     struct Named {
@@ -171,7 +171,7 @@ fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
     Ok(fields)
 }
 
-/// One Pod, on its way to the server.
+/// The body of a create request for a Pod.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_its_template_its_owner_and_the_finalizer() {
+    fn a_pod_has_its_template_its_owner_and_the_finalizer() {
         let bodies = bodies(|job| {
             job["spec"]["template"] = json!({
                 "metadata": {"labels": {"app": "sum"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_without_labels_or_with_absurd_parts_makes_no_pod() {
+    fn a_template_without_labels_or_with_invalid_parts_is_an_error() {
         let without = bodies(|job| job["spec"]["template"]["metadata"]["labels"] = json!({}));
         assert_eq!(without.err().unwrap(), "no labels");
         for (path, value) in [

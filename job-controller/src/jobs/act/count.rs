@@ -1,4 +1,4 @@
-//! The writes that count what has ended, in their order; see [`crate::jobs::decide::track`].
+//! The writes that count finished Pods, in their order; see [`crate::jobs::decide::track`].
 
 use common::{
     api,
@@ -21,17 +21,17 @@ use crate::{
     objects::{JOBS, Job, Status},
 };
 
-/// The part of an answer that is read of a Job whose status was written.
+/// The part of the answer to a status write that is read.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
     status: Option<Status>,
 }
 
-/// Writes the status that names terminated Pods, removes their finalizers, writes the status that counts them. A Job that is gone needs
-/// no status.
+/// Writes the status that lists terminated Pods, removes their finalizers, and writes the status that counts them. A deleted Job
+/// needs no status.
 ///
-/// Whatever fails, nothing after it happens: the next sync finds all it needs on the server. Upstream: `pkg/controller/job`,
+/// A failed write stops the sequence: the next sync finds everything it needs on the server. Upstream: `pkg/controller/job`,
 /// `flushUncountedAndRemoveFinalizers`.
 pub(super) async fn count<'a>(
     snapshot: &Snapshot,
@@ -83,14 +83,14 @@ pub(super) async fn count<'a>(
     untracked.failure("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
 }
 
-/// The status that is stored.
+/// The status on the server, as the last answer showed it.
 struct Stored<'a> {
     job: &'a Job,
     status: Status,
 }
 
 impl Stored<'_> {
-    /// Writes a status onto the version it was computed from.
+    /// Writes a status, with a precondition on the version that it was computed from.
     async fn write(&mut self, status: &Status, why: String, io: Io<'_>) -> Result<(), Refusal> {
         let body = io.body(|| json!({"status": status}));
         let request = Request::status(JOBS, &self.job.metadata, body).because(why);

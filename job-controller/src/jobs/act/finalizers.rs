@@ -1,4 +1,4 @@
-//! Taking the tracking finalizer off Pods of a Job.
+//! Removal of the tracking finalizer from Pods of a Job.
 
 use common::{
     events::EventType,
@@ -9,16 +9,16 @@ use common::{
 use super::note::{Io, Note};
 use crate::{jobs::snapshot::PodRef, untrack::untrack};
 
-/// What became of the finalizers of some Pods.
+/// The results of removing finalizers.
 #[derive(Default)]
 pub(super) struct Untracked<'a> {
-    /// Pods that have no finalizer any more.
+    /// Pods without the finalizer now.
     pub(super) done: Vec<&'a PodRef>,
-    /// Pods that may still have it, each with the refusal.
+    /// Pods that may still have the finalizer, each with the refusal.
     refused: Vec<(&'a PodRef, Refusal)>,
 }
 
-/// Takes the finalizer off all of these Pods. The Job's next sync waits for the writes.
+/// Removes the finalizer from all these Pods. The Job's next sync waits until the cache shows the writes.
 pub(super) async fn untrack_all<'a>(pods: Vec<&'a PodRef>, why: &'static str, io: Io<'_>) -> Untracked<'a> {
     let mut untracked = Untracked::default();
     if pods.is_empty() {
@@ -29,7 +29,7 @@ pub(super) async fn untrack_all<'a>(pods: Vec<&'a PodRef>, why: &'static str, io
     let mut answers = io.all(Pace::AtOnce, pods.iter().copied(), send).await.into_iter();
     let mut still_tracked = Vec::new();
     for pod in pods {
-        // There are fewer answers than Pods if the process ends.
+        // There are fewer answers than Pods if the process is shutting down.
         let answer = answers.next();
         if let Some(Ok(_) | Err(Refusal { class: Class::Gone, .. })) = answer {
             untracked.done.push(pod);
@@ -45,18 +45,18 @@ pub(super) async fn untrack_all<'a>(pods: Vec<&'a PodRef>, why: &'static str, io
 }
 
 impl Untracked<'_> {
-    /// How many Pods have changed since they were judged. The event of the change brings the Job again.
+    /// Returns the number of Pods that changed after they were cached. The watch event of the change enqueues the Job again.
     pub(super) fn changed(&self) -> usize {
         self.refused.len() - self.failures().count()
     }
 
-    /// The first refusal for another reason than a change.
+    /// Returns the first refusal that is not caused by a changed Pod, as an error.
     pub(super) fn failure(&self, doing: &str) -> Option<Failed> {
         let (pod, refusal) = self.failures().next()?;
         Some(Failed::request(&format!("{doing} {}", pod.meta().key()), refusal))
     }
 
-    /// Reports in one Event that the server denies the removal of finalizers.
+    /// Emits one Event if the server denies the removal of finalizers.
     pub(super) fn report_denied(&self, io: Io<'_>) {
         if let Some((pod, refusal)) = self.failures().find(|(_, refusal)| refusal.error.is_denied()) {
             let message = format!("Error: cannot remove the finalizer of Pod {}: {}", pod.meta().key(), refusal.error);

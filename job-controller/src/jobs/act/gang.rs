@@ -1,4 +1,4 @@
-//! Making the Workload and the `PodGroup` of a Job whose Pods are scheduled as a gang.
+//! Creates the Workload and the `PodGroup` of a Job whose Pods are scheduled as a gang.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,12 +22,12 @@ use crate::{
     objects::{GroupTemplate, JOBS, POD_GROUPS, PodGroup, WORKLOADS, Workload},
 };
 
-/// How often each object is asked for that is said to be there already.
+/// The maximal number of create requests per object that the server answers with "already exists".
 const ATTEMPTS: u32 = 5;
 /// The pause after each attempt.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Finds the group that new Pods join, if they join one; makes what is missing of it.
+/// Returns the group that new Pods join, if any, and creates missing objects.
 ///
 /// Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub(super) async fn ensure(
@@ -56,7 +56,7 @@ pub(super) async fn ensure(
                 Err(refusal) => (refusal, WORKLOADS.kind, &mut workload_attempts),
             },
             Gang::Make(workload) => {
-                // There is no group without a template.
+                // A Workload without a template has no group.
                 let Some(request) = group_request(snapshot, &workload, io) else { return Ok(None) };
                 match io.send_and_read::<PodGroup>(request).await {
                     Ok(made) => {
@@ -74,7 +74,7 @@ pub(super) async fn ensure(
             let what = format!("ensuring Workload and PodGroup for Job {}", job.metadata.key());
             return Err(Failed::request(&what, &refusal));
         }
-        // The cache is about to show what is there already: from a create whose answer was lost, or somebody else's.
+        // The cache will soon show the existing object, which comes from a create with a lost answer, or from another writer.
         io.pause(PAUSE).await;
         planned = gang(snapshot, situation, io.observe_again(()).as_ref());
     }
@@ -91,7 +91,7 @@ fn workload_request(snapshot: &Snapshot, io: Io<'_>) -> Request {
     request(snapshot, WORKLOADS, &workload_name(job), None, spec, io)
 }
 
-/// The group of a Workload; `None` if the Workload has no template.
+/// Builds the create request for the group of a Workload; `None` if the Workload has no template.
 fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option<Request> {
     let of = &workload.metadata;
     let GroupTemplate { name: template, scheduling_policy } = workload.templates().first()?;
@@ -99,7 +99,7 @@ fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option
         let reference = json!({"workload": {"workloadName": of.name, "podGroupTemplateName": template}});
         json!({"podGroupTemplateRef": reference, "schedulingPolicy": scheduling_policy})
     };
-    // No more than a trace of where it comes from: the Workload may go before it.
+    // A plain owner reference, without `blockOwnerDeletion`, because the Workload may be deleted before the group.
     let origin = OwnerRef {
         api_version: Text::new(&WORKLOADS.api_version()),
         kind: Text::new(WORKLOADS.kind),
@@ -110,7 +110,7 @@ fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option
     Some(request(snapshot, POD_GROUPS, &group_name(&of.name, template), Some(origin), spec, io))
 }
 
-/// Creates an object that the Job controls. `origin` is another owner.
+/// Builds the create request for an object that the Job controls. `origin` is an additional owner.
 fn request<S: Serialize>(
     snapshot: &Snapshot,
     resource: Resource,

@@ -1,4 +1,4 @@
-//! What a sync asks the controller's memory for.
+//! The notes that a sync of a Job sends to the controller.
 
 use std::collections::BTreeMap;
 
@@ -17,38 +17,38 @@ use crate::{
 /// A change of the controller's memory or metrics.
 #[derive(Debug)]
 pub enum Note {
-    /// The selector breaks the rules, so that nothing is done.
+    /// The selector is invalid, so that nothing is done.
     BrokenSelector(String),
-    /// Pods were to be created.
+    /// The server has answered all requests to create Pods.
     Created {
-        /// Why.
+        /// The reason as a metric label.
         reason: CreationReason,
-        /// How many requests were granted.
+        /// The number of created Pods.
         created: usize,
-        /// How many requests were refused.
+        /// The number of refused requests.
         refused: usize,
     },
-    /// The server refuses Pods because the namespace terminates.
+    /// The server refuses Pods because the namespace is terminating.
     NamespaceTerminates,
-    /// The status was written: the status before, and the one that is stored now.
+    /// The status was written: the status before the write, and the status that is stored now.
     Counted(Box<[Status; 2]>),
-    /// Failures since the last success, all of which the status names or counts.
+    /// Failures since the last success, all of which the stored status lists or counts.
     Backoff(Record),
-    /// The failure policy has decided about Pods: their number by action.
+    /// The number of Pods by the action of the failure policy.
     Policy(BTreeMap<Action, u64>),
     /// The finalizers of these Pods are about to be removed.
     Untracking(Vec<Uid>),
     /// The finalizers of these Pods may still be there.
     StillTracked(Vec<Uid>),
-    /// The Job has ended.
+    /// The status with the end of the Job has been written.
     Finished(Box<End>),
     /// The sync has ended.
     Synced {
-        /// Whether it succeeded.
+        /// Whether the sync succeeded.
         is_ok: bool,
-        /// The label of what it did.
+        /// The value of the metric label `action`.
         action: &'static str,
-        /// How long it took.
+        /// The duration of the sync.
         took: SignedDuration,
     },
 }

@@ -1,4 +1,4 @@
-//! Creating and deleting the Pods of a Job.
+//! Creates and deletes the Pods of a Job.
 
 use common::{
     intern::Text,
@@ -19,7 +19,7 @@ use crate::{
     untrack::untrack,
 };
 
-/// Creates Pods slowly at first, so that a Job whose Pods are refused costs one request a sync.
+/// Creates Pods with a slow start, so that a Job whose Pods are refused costs one request per sync.
 pub(super) async fn create(
     snapshot: &Snapshot,
     situation: &Situation,
@@ -56,7 +56,7 @@ pub(super) async fn create(
     (PodWrites { created: count, ..PodWrites::default() }, failed)
 }
 
-/// Deletes the Pods that are to be deleted.
+/// Deletes the victims of the plan.
 pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -> (PodWrites, Option<Failed>) {
     let victims = manage.victims();
     let remove = |Victim { position, why }| {
@@ -81,16 +81,17 @@ pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -
     (writes, failed)
 }
 
-/// Deletes a Pod, if it has not changed since it was judged: one that has ended, or was released, since then is judged again.
+/// Deletes a Pod with a precondition on its cached version: a Pod that has finished or was released since then is decided on
+/// again.
 ///
-/// A Pod that is not to be counted loses its finalizer first.
+/// A Pod that must not be counted loses its finalizer first.
 async fn remove_pod(OwnPod { pod, .. }: &OwnPod, untracks_first: bool, why: Why, io: Io<'_>) -> Result<(), Refusal> {
     let delete = Request::delete(PODS, pod.meta()).because(why.to_string());
     if !untracks_first {
         return delete_pod(io, delete).await;
     }
     match io.send(untrack(pod, "", io).role(Role::Child)).await {
-        // The decision has been carried out by half: whatever becomes of the Pod then, nothing counts it any more.
+        // Without the finalizer, no process counts the Pod any more, so the delete needs no precondition.
         Ok(_) => delete_pod(io, delete.at(None)).await,
         Err(refusal) if refusal.class == Class::Gone => Ok(()),
         Err(refusal) => Err(refusal),

@@ -1,4 +1,4 @@
-//! How long the replacement of failed Pods waits.
+//! The back-off before failed Pods are replaced.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::jobs::snapshot::{Limits, Record};
 
 impl Record {
-    /// The record after these Pods ended at these times.
+    /// Returns the record after Pods finished at these times.
     ///
     /// Upstream: `pkg/controller/job`, `newBackoffRecord`.
     #[must_use]
@@ -22,7 +22,7 @@ impl Record {
         Self { failures: number(later.len()), last: latest(&later) }
     }
 
-    /// How much longer the next Pod waits.
+    /// Returns the remaining back-off before the next Pod.
     pub fn remaining(self, limits: &Limits, now: Timestamp) -> Duration {
         let Self { failures, last } = self;
         let Some(last) = last.filter(|_| failures > 0) else { return Duration::ZERO };

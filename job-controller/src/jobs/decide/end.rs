@@ -1,4 +1,4 @@
-//! Whether a Job ends, and how.
+//! Decides whether and how a Job ends.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::{
     objects::{Job, kinds},
 };
 
-/// How the Job ends, if the Pods that have ended so far decide it; the first rule that applies.
+/// Returns the end that the finished Pods imply, by the first rule that applies.
 ///
-/// Whether enough Pods have succeeded is decided once Pods were created or deleted: [`completes`].
+/// [`completes`] decides about enough successes later, after Pods were created or deleted.
 pub fn decided_end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
     let job = &*snapshot.job;
     stored(job)
@@ -36,7 +36,7 @@ pub fn decided_end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
         })
 }
 
-/// The end that the status tells already.
+/// Returns the end that the stored status already announces.
 fn stored(job: &Job) -> Option<End> {
     [(Verdict::Success, kinds::SUCCESS_CRITERIA_MET), (Verdict::Failure, kinds::FAILURE_TARGET)].into_iter().find_map(
         |(verdict, kind)| {
@@ -67,7 +67,7 @@ fn too_many_failures(job: &Job, situation: &Situation) -> bool {
     restarts > 0 && restarts >= i64::from(job.backoff_limit)
 }
 
-/// How long the Job may still be active; none if that is not limited, or time does not count now.
+/// Returns the remaining active time; `None` without a deadline, or while the Job is suspended or has not started.
 pub fn time_left(snapshot: &Snapshot, situation: &Situation) -> Option<Duration> {
     let job = &*snapshot.job;
     let deadline = job.active_deadline_seconds.filter(|_| !job.suspend)?;
@@ -86,7 +86,7 @@ fn failed_indexes(job: &Job, situation: &Situation) -> Option<End> {
     (failed > 0 && all).then(|| End::failure("FailedIndexes", "Job has failed indexes"))
 }
 
-/// Whether enough has succeeded, with so many Pods active.
+/// Whether enough Pods have succeeded, given the number of active Pods.
 pub fn completes(job: &Job, situation: &Situation, active: usize) -> bool {
     let enough = match job.completions {
         Some(completions) => situation.succeeded >= completions as usize,

@@ -1,10 +1,10 @@
-//! What the failure of a Pod means for its Job.
+//! The meaning of a failed Pod for its Job.
 
 use common::pods::Phase;
 
 use crate::objects::{Action, CachedPod, Job};
 
-/// Whether a Pod has failed: its phase is `Failed`, or it is terminating and such Pods are replaced at once.
+/// Whether a Pod has failed: its phase is `Failed`, or it is terminating and the Job replaces terminating Pods at once.
 ///
 /// Upstream: `pkg/controller/job`, `isPodFailed`.
 pub fn is_failed(job: &Job, pod: &CachedPod) -> bool {
@@ -12,7 +12,7 @@ pub fn is_failed(job: &Job, pod: &CachedPod) -> bool {
     pod.phase == Phase::Failed || (is_terminating && !job.only_replaces_failed())
 }
 
-/// The action of the first rule of the failure policy that matches a Pod.
+/// Returns the action of the first rule of the failure policy that matches a Pod.
 pub fn action(job: &Job, pod: &CachedPod) -> Option<Action> {
     job.failure_policy.as_ref().and_then(|policy| policy.action(pod))
 }
@@ -22,7 +22,7 @@ pub fn is_counted(job: &Job, pod: &CachedPod) -> bool {
     action(job, pod) != Some(Action::Ignore)
 }
 
-/// Whether a Pod that has failed takes its index with it. Upstream: `pkg/controller/job`, `isIndexFailed`.
+/// Whether a failed Pod makes its index fail. Upstream: `pkg/controller/job`, `isIndexFailed`.
 pub fn fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
     match action(job, pod) {
         Some(Action::FailIndex) => true,

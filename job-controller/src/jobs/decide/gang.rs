@@ -1,8 +1,8 @@
-//! Whether the Pods of a Job are to be scheduled together, as one gang, and by which `PodGroup` (gate `WorkloadWithJob`).
+//! Decides whether the Pods of a Job are scheduled together as a gang, and in which `PodGroup` (gate `WorkloadWithJob`).
 //!
-//! A Workload and its one `PodGroup` are made once, before the first Pod. They are found by what they refer to, not by
-//! their names: somebody else may have made them. Whatever does not look as it would if this controller had made it is
-//! left alone, and the Pods are scheduled one by one.
+//! A Workload and its single `PodGroup` are created once, before the first Pod. They are found by their references instead of
+//! their names, because another writer may have created them. Objects with an unexpected shape are not changed, and the Pods are
+//! then scheduled one by one.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -20,9 +20,9 @@ use crate::{
     objects::{JOBS, Job, kinds},
 };
 
-/// The longest name of an object.
+/// The maximal length of an object name.
 const MAX_NAME: usize = 253;
-/// The longest DNS label: the name of a template is one.
+/// The maximal length of a DNS label, such as the name of a template.
 const MAX_LABEL: usize = 63;
 
 /// Decides how Pods are scheduled. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
@@ -50,13 +50,13 @@ pub fn gang(snapshot: &Snapshot, situation: &Situation, scheduling: Option<&Sche
     }
 }
 
-/// Whether the Pods of such a Job are of use only all together.
+/// Whether the Pods of a Job are useful only all together.
 fn is_candidate(job: &Job) -> bool {
     let alike = job.is_indexed() && job.parallelism > 1 && job.completions == Some(job.parallelism);
     alike && !job.has_scheduling_group && !job.metadata.is_deleting()
 }
 
-/// Whether the Job has never been started: Pods that are there already could not join a group.
+/// Whether the Job has never been started: existing Pods could not join a group.
 fn is_new(job: &Job, situation: &Situation) -> bool {
     let status = &job.status;
     let counted = status.succeeded != 0 || status.failed != 0;
@@ -64,7 +64,8 @@ fn is_new(job: &Job, situation: &Situation) -> bool {
     situation.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
 }
 
-/// Whether a deleted Job of that name controls the object, which the garbage collector has not deleted yet.
+/// Whether the controller of an object is a deleted Job with the same name, so that the garbage collector is about to delete the
+/// object.
 pub fn is_left_over(object: &Meta, job: &Job) -> bool {
     let api_version = JOBS.api_version();
     let named_alike = |owner: &OwnerRef| {
@@ -77,7 +78,7 @@ fn is_of(object: &Meta, job: &Job) -> bool {
     object.controller().is_some_and(|owner| owner.uid == job.metadata.uid)
 }
 
-/// The name of a Job's Workload: the same at each attempt, and another one for a Job that was recreated.
+/// Returns the name of a Job's Workload: the same in each attempt, and a different one for a recreated Job.
 ///
 /// Upstream: `pkg/controller/job`, `computeWorkloadName`.
 pub fn workload_name(job: &Job) -> String {
@@ -90,16 +91,16 @@ pub fn workload_name(job: &Job) -> String {
     format!("{}-{hash}", cut(&job.metadata.name, room))
 }
 
-/// The name of the one template of a Job's Workload.
+/// Returns the name of the single template of a Job's Workload.
 ///
-/// A Job's name may be too long to leave room for the end; upstream's is refused then, for ever.
+/// A long Job name is cut to leave room for the suffix. Upstream does not cut it, and the server then rejects the name forever.
 pub fn template_name(job: &Job) -> String {
     const END: &str = "-pgt-0";
     let name = cut(&job.metadata.name, MAX_LABEL - END.len());
     format!("{}{END}", name.trim_end_matches(['-', '.']))
 }
 
-/// The name of the `PodGroup` of a Workload's template: parts of both names, and a hash of both.
+/// Returns the name of the `PodGroup` for a Workload's template: parts of both names, and a hash of both.
 ///
 /// Upstream: `pkg/controller/job`, `computePodGroupName`.
 pub fn group_name(workload: &str, template: &str) -> String {
@@ -109,7 +110,7 @@ pub fn group_name(workload: &str, template: &str) -> String {
     let hash = safe_encode(hash.sum());
     let room = MAX_NAME - hash.len() - 2;
     let half = room / 2;
-    // What one of them does not need, the other gets.
+    // A short name leaves its unused room to the other name.
     let (first, second) = match (workload.len(), template.len()) {
         (w, t) if w + t <= room => (w, t),
         (w, _) if w <= half => (w, room - w),
@@ -119,7 +120,7 @@ pub fn group_name(workload: &str, template: &str) -> String {
     format!("{}-{}-{hash}", cut(workload, first), cut(template, second))
 }
 
-/// Names are ASCII; a cut within another character moves to its begin.
+/// Cuts a name. Names are ASCII; a cut inside a longer character moves to its beginning.
 fn cut(name: &str, at: usize) -> &str {
     &name[..name.floor_char_boundary(at)]
 }

@@ -1,4 +1,4 @@
-//! How many Pods to create, or which to delete.
+//! Decides how many Pods to create, or which Pods to delete.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,14 +13,14 @@ use crate::{
     objects::Job,
 };
 
-/// Decides what is done about the number of Pods. Never creates and deletes in one plan.
+/// Decides about the number of Pods. Never creates and deletes in one plan.
 ///
 /// Upstream: `pkg/controller/job`, `manageJob` and `deleteActivePods`.
 pub fn manage(snapshot: &Snapshot, situation: &Situation) -> Manage {
     let job = &*snapshot.job;
     let all = |why: Why| situation.active.iter().map(|position| Victim { position: *position, why }).collect();
     match (&situation.decided_end, &snapshot.unseen_writes) {
-        // A Pod that seems to run may have failed, and would not be counted.
+        // A Pod that is active in a stale cache may have failed, and its failure would not be counted.
         (Some(end), Some(unseen)) if end.verdict == Verdict::Success && unseen.is_stale => {
             return Manage::NotAllowed(unseen.why.clone());
         }
@@ -52,7 +52,7 @@ pub fn manage(snapshot: &Snapshot, situation: &Situation) -> Manage {
     }
 }
 
-/// How many Pods are to be active.
+/// Returns the wanted number of active Pods.
 fn wanted(job: &Job, situation: &Situation) -> usize {
     let parallelism = job.parallelism as usize;
     match job.completions {
@@ -62,7 +62,7 @@ fn wanted(job: &Job, situation: &Situation) -> usize {
     }
 }
 
-/// The Pods to delete: wrong ones in any case, and at least `surplus`.
+/// Selects the Pods to delete: all Pods with a wrong index, and at least `surplus` Pods.
 fn choose(job: &Job, situation: &Situation, surplus: usize) -> Vec<Victim> {
     let pod = |position: usize| &**situation.pods[position].pod;
     let rank = |group: &[usize]| {
@@ -123,7 +123,7 @@ fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage 
             pods.push(NewPod { index: Some(index), failures: None });
             continue;
         }
-        // An index that has to wait delays no other one.
+        // An index in back-off delays no other index.
         let last = situation.predecessors.get(&index).map(|position| &situation.pods[*position]);
         let delay = last.map_or(Duration::ZERO, |last| {
             let failures = last.pod.failures_before().saturating_add(1);
@@ -143,7 +143,7 @@ fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage 
     }
 }
 
-/// The counters a Pod begins with: those of the Pod it replaces, and that one's failure.
+/// Returns the failure counters of a new Pod: those of the replaced Pod, including its own failure.
 fn inherited(job: &Job, last: Option<&OwnPod>) -> Failures {
     let Some(OwnPod { pod, .. }) = last else { return Failures::default() };
     let counted = is_counted(job, pod);
@@ -153,12 +153,12 @@ fn inherited(job: &Job, last: Option<&OwnPod>) -> Failures {
     }
 }
 
-/// The numbers after these writes, and how the Job ends.
+/// Returns the numbers after these writes, and how the Job ends.
 pub fn managed(snapshot: &Snapshot, situation: &Situation, manage: &Manage, writes: &PodWrites) -> Managed {
     let job = &*snapshot.job;
     let active = (situation.active.len() + writes.created).saturating_sub(writes.removed);
     let end_to_write = match manage {
-        // Pods that are left, or that may still appear, would not be counted any more once the Job has ended.
+        // Remaining Pods, and Pods that may still appear in the cache, would not be counted after the end of the Job.
         Manage::DeleteAsFailed(victims) | Manage::DeleteUncounted(victims) => {
             let clear = writes.removed == victims.len() && snapshot.unseen_writes.is_none();
             situation.decided_end.clone().filter(|_| clear)

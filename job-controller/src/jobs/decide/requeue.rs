@@ -1,4 +1,4 @@
-//! When a Job comes back after a sync that succeeded.
+//! Decides when a Job is synced again after a successful sync.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::jobs::{
     snapshot::Snapshot,
 };
 
-/// Decides when the Job comes back. `untracked` is how many Pods lost their finalizer once they were counted.
+/// Decides when the Job is synced again. `untracked` is the number of counted Pods that lost their finalizer.
 pub fn requeue(
     snapshot: &Snapshot,
     plan: &SyncPlan,
@@ -17,21 +17,21 @@ pub fn requeue(
     writes: &PodWrites,
     untracked: usize,
 ) -> Requeue {
-    // What one sync leaves follows at once.
+    // The remainder of a sync is processed at once.
     if tracked.capped || is_unfinished(snapshot, &plan.manage, writes) {
         return Requeue::After(Duration::ZERO);
     }
     if writes.changed > 0 {
-        // A sync that made progress has not failed: after a conflict, the next one waits until the cache shows the Pods that have
-        // changed. One without progress may meet the same conflict again and again.
+        // After a conflict in a sync that made progress, the next sync starts at once and waits until the cache shows the changed
+        // Pods. Without progress, the next sync may meet the same conflict again, so the back-off applies.
         let has_progressed = writes.created + writes.removed + untracked > 0;
         return if has_progressed { Requeue::After(Duration::ZERO) } else { Requeue::Conflict };
     }
-    // The loop knows when the first plan is due; one that was decided again may be due earlier.
+    // The loop knows when the first plan is due; a repeated decision may be due earlier.
     plan.requeue_after.map_or(Requeue::AsPlanned, Requeue::After)
 }
 
-/// Whether every request was granted and Pods are left for another sync, because one sync writes a limited number of them.
+/// Whether all requests succeeded and Pods remain for another sync, because one sync writes a limited number of Pods.
 fn is_unfinished(snapshot: &Snapshot, manage: &Manage, writes: &PodWrites) -> bool {
     let most = snapshot.limits.pods;
     match manage {

@@ -1,4 +1,4 @@
-//! The second half of counting: Pods that are named and have no finalizer any more count; and the end, once all are counted.
+//! The second half of counting: listed Pods without a finalizer are counted, and the Job ends once all Pods are counted.
 
 use common::{conditions::seconds, map::HashSet, meta::Uid};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use crate::{
     objects::{Job, Status},
 };
 
-/// Counts the uids that are named and not among `still_tracked`, and says whether there were any.
+/// Counts the listed UIDs that are not in `still_tracked`, and removes them from the list. Returns whether there were any.
 ///
 /// Upstream: `pkg/controller/job`, `cleanUncountedPodsWithoutFinalizers`.
 pub fn settle(status: &mut Status, still_tracked: &HashSet<Uid>) -> bool {
@@ -28,8 +28,8 @@ pub fn settle(status: &mut Status, still_tracked: &HashSet<Uid>) -> bool {
     succeeded || failed
 }
 
-/// Decides on the second status and the end. `stored` is the status that is stored now, and `untracked` are the Pods of
-/// [`Tracked::untrack`] that have no finalizer any more.
+/// Decides the second status and the end. `stored` is the status on the server, and `untracked` are the Pods of
+/// [`Tracked::untrack`] whose finalizers are removed.
 pub fn conclude(
     snapshot: &Snapshot,
     tracked: &Tracked,
@@ -50,7 +50,7 @@ pub fn conclude(
     let end = end.filter(|end| finish(job, &mut status, end, managed.terminating, now)).cloned();
     let reason = match &end {
         Some(end) => Some(format!("{} ({})", end.terminal(), end.reason)),
-        None => counts.then(|| "it counts Pods whose finalizers are gone".to_owned()),
+        None => counts.then(|| "Pods without finalizers are counted".to_owned()),
     };
     let surplus = |wanted: u32| i64::from(status.succeeded) > i64::from(wanted);
     let is_success = end.as_ref().is_some_and(|end| end.verdict == Verdict::Success);
@@ -63,20 +63,20 @@ pub fn conclude(
     }
 }
 
-/// The status of a Job that ended without ever having started, with its end for a start.
+/// Returns the status of a Job that ended without ever starting, with its end as its start time.
 ///
-/// Early patch releases of servers 1.32 and 1.33 want one also of a suspended Job that wanted nothing
+/// Early patch releases of Kubernetes 1.32 and 1.33 require a start time even for a suspended Job that wanted no Pods
 /// (kubernetes/kubernetes#132144).
 fn start_at_end(status: &Status) -> Status {
     let start_time = status.finished().and_then(|condition| condition.last_transition_time);
     Status { start_time, ..status.clone() }
 }
 
-/// Makes the status say that the Job has ended, if nothing is left to be counted and no Pod is terminating any more.
+/// Adds the end of the Job to the status, if all Pods are counted and none is terminating. Returns whether the end was added.
 ///
-/// The start of a Job that never ran, or is suspended, is its end, since the server wants one; a suspended Job that
-/// wanted nothing needs none. No end is before the start, whatever the clocks of two controllers say.
-/// Upstream: `pkg/controller/job`, `enactJobFinished`.
+/// The start time of a Job that never ran, or is suspended, is its end, because the server requires one. A suspended Job that
+/// wanted no Pods needs none. The end is never before the start, even if the clocks of two controllers differ. Upstream:
+/// `pkg/controller/job`, `enactJobFinished`.
 pub fn finish(job: &Job, status: &mut Status, end: &End, terminating: usize, now: Timestamp) -> bool {
     if !status.named.is_empty() || terminating > 0 {
         return false;

@@ -1,4 +1,4 @@
-//! Taking stock of a Job's Pods.
+//! Takes stock of a Job's Pods.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     objects::{CachedPod, Job},
 };
 
-/// The Pods that are the Job's own once those of `adopted` were adopted.
+/// Returns the Job's own Pods, including `adopted`.
 pub fn own_pods(snapshot: &Snapshot, adopted: &[PodRef]) -> Vec<OwnPod> {
     let own = |pod: &PodRef, adopted: bool| OwnPod {
         pod: Arc::clone(pod),
@@ -57,7 +57,7 @@ impl Situation {
         this
     }
 
-    /// Counts the Pods that have ended: those counted before, those named in the status, and new ones.
+    /// Counts finished Pods: those counted before, those listed in the status, and new ones.
     fn count(&mut self, snapshot: &Snapshot) {
         let job = &*snapshot.job;
         let named = &job.status.named;
@@ -84,8 +84,8 @@ impl Situation {
         self.backoff = snapshot.backoff.after(&succeeded, &failed);
     }
 
-    /// Finds the indexes that have completed and failed. None is ever both: what the stored status says stays, and among new ones
-    /// success wins.
+    /// Finds the completed and the failed indexes. An index is never both: the stored status takes precedence, and among new
+    /// results a success wins.
     fn take_stock_of_indexes(&mut self, job: &Job) {
         let completions = job.indexes();
         let stored_completed = IndexSet::parse(&job.status.completed_indexes, completions);
@@ -110,7 +110,7 @@ impl Situation {
         }
     }
 
-    /// Finds for each index that waits for a Pod the failed one whose counters the next one inherits.
+    /// Finds, for each index that needs a new Pod, the failed Pod whose counters the new Pod inherits.
     ///
     /// Upstream: `pkg/controller/job`, `getPodsWithDelayedDeletionPerIndex`.
     fn find_predecessors(&self, job: &Job) -> BTreeMap<u32, usize> {

@@ -1,4 +1,4 @@
-//! What the status says about suspending and resuming a Job.
+//! The status of suspending and resuming a Job.
 
 use common::conditions::{FALSE, TRUE};
 use jiff::Timestamp;
@@ -9,10 +9,10 @@ use crate::{
     objects::{Status, kinds},
 };
 
-/// Makes the status say whether the Job is suspended, and gives back what changed, if anything did.
+/// Updates the condition `Suspended` in the status. Returns the change, if there was one.
 ///
-/// A Job that was never suspended has no condition about it. Resuming sets a new start; suspending clears it, unless it is to be
-/// kept (`clears_start_time`).
+/// A Job that was never suspended has no such condition. Resuming sets a new start time; suspending removes it, if
+/// `clears_start_time` is set.
 pub fn set(status: &mut Status, suspend: bool, clears_start_time: bool, now: Timestamp) -> Option<Suspension> {
     let new = if suspend { Suspension::Suspended } else { Suspension::Resumed };
     let (reason, message) = new.event();

@@ -1,14 +1,14 @@
-//! Counting Pods that have ended: the order of writes in which nothing is lost and nothing counted twice.
+//! Counts finished Pods, in an order of writes that loses no Pod and counts no Pod twice.
 //!
 //! ```text
-//! write 1: the status names the uids of Pods that ended (or their indexes), which still have their finalizers
-//! write 2: those finalizers are removed, in parallel
-//! write 3: the status counts the uids whose finalizers are removed, and does not name them any more
+//! write 1: the status lists the UIDs (or indexes) of finished Pods that still have their finalizers
+//! write 2: the finalizers of these Pods are removed, in parallel
+//! write 3: the status counts the listed UIDs without finalizers, and removes them from the list
 //! ```
 //!
-//! Between any two writes another process may take over: a uid that is named is counted once its Pod has no finalizer any
-//! more, whichever process removed it, and is not named again as long as it has one. Indexes are named once and for all. The
-//! number of uids that one status names is limited; the rest follows.
+//! Another process may take over between any two writes. A listed UID is counted once its Pod has no finalizer any more, no
+//! matter which process removed the finalizer, and it is not listed again while the finalizer is there. Indexes are listed
+//! permanently. One status lists a limited number of UIDs; later writes list the others.
 
 use std::collections::BTreeMap;
 
@@ -28,29 +28,29 @@ use crate::{
     objects::Action,
 };
 
-/// What a terminated Pod counts as.
+/// How a terminated Pod is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
     /// As the first success of its index.
     Index,
     /// As a success.
     Success,
-    /// As a failure, and what the Job's failure policy says of it.
+    /// As a failure, with the action of the Job's failure policy.
     Failure(Option<Action>),
-    /// As a failure that does not count.
+    /// As an ignored failure.
     Ignored,
-    /// As nothing: it was counted before, or does not count.
+    /// Not counted, or counted before.
     Nothing,
 }
 
 impl Counts {
-    /// Whether the status gets longer.
+    /// Whether the status grows.
     fn lengthens_status(self) -> bool {
         matches!(self, Self::Index | Self::Success | Self::Failure(_))
     }
 }
 
-/// Decides on the first status and on the finalizers that are removed then.
+/// Decides the first status, and the finalizers that are removed after it is written.
 ///
 /// Upstream: `pkg/controller/job`, `trackJobStatusAndRemoveFinalizers`.
 pub fn track(
@@ -95,7 +95,7 @@ pub fn track(
         let uid = &own.pod.meta().uid;
         let is_named = failed.contains(uid) || succeeded.contains(uid);
         let counts = if is_named { Counts::Nothing } else { counts_as(snapshot, situation, managed, position) };
-        // Where the list is full, only Pods that would make it longer have to wait.
+        // When the list is full, only Pods that would make it longer have to wait.
         if counts.lengthens_status() && indexes + status.named.len() >= snapshot.limits.named_pods {
             capped = true;
             continue;
@@ -129,7 +129,7 @@ pub fn track(
     Tracked { status, writes, untrack, still_tracked, capped, actions, suspension }
 }
 
-/// Positions of the Pods in the order in which they are counted: by index, those without one first.
+/// Returns the positions of Pods in counting order: by index, Pods without an index first.
 fn in_order(snapshot: &Snapshot, situation: &Situation) -> Vec<usize> {
     let mut order: Vec<usize> = (0..situation.pods.len()).collect();
     if snapshot.job.is_indexed() {
@@ -138,7 +138,7 @@ fn in_order(snapshot: &Snapshot, situation: &Situation) -> Vec<usize> {
     order
 }
 
-/// Whether the finalizer of that Pod may be removed once the status is written.
+/// Whether the finalizer of this Pod may be removed after the status is written.
 fn may_untrack(snapshot: &Snapshot, situation: &Situation, managed: &Managed, position: usize) -> bool {
     let (job, pod) = (&*snapshot.job, &situation.pods[position].pod);
     job.metadata.is_deleting()
@@ -154,13 +154,13 @@ fn counts_as(snapshot: &Snapshot, situation: &Situation, managed: &Managed, posi
     }
     if pod.phase == Phase::Succeeded {
         return match pod.index.filter(|_| job.is_indexed()) {
-            // An index that has failed for good stays so.
+            // An index that has failed permanently stays failed.
             Some(index) if situation.newly_completed.contains(index) => Counts::Index,
             Some(_) => Counts::Nothing,
             None => Counts::Success,
         };
     }
-    // Pods that still run when a Job fails have failed with it.
+    // Pods that still run when a Job fails count as failed.
     let fails = managed.end_to_write.as_ref().is_some_and(|end| end.verdict == Verdict::Failure);
     if !fails && !is_failed(job, pod) {
         return Counts::Nothing;

@@ -1,10 +1,10 @@
-//! How a Job ends.
+//! The end of a Job.
 
 use common::intern::Text;
 
 use crate::objects::kinds;
 
-/// Whether a Job completes or fails.
+/// Success or failure of a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The Job completes.
@@ -13,16 +13,16 @@ pub enum Verdict {
     Failure,
 }
 
-/// An end that is decided.
+/// A decided end of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Whether the Job completes or fails.
+    /// Success or failure.
     pub verdict: Verdict,
-    /// The reason of the condition, as users and other programs know it.
+    /// The reason of the condition, as upstream writes it.
     pub reason: Text,
     /// The message of the condition.
     pub message: Box<str>,
-    /// Whether the status does not tell it yet.
+    /// Whether the stored status does not announce this end yet.
     pub is_new: bool,
 }
 
@@ -35,12 +35,12 @@ impl End {
         Self::new(Verdict::Failure, reason, message)
     }
 
-    /// The end of a Job of which enough Pods have succeeded.
+    /// Returns the end of a Job with enough succeeded Pods.
     pub fn completions_reached() -> Self {
         Self::new(Verdict::Success, "CompletionsReached", "Reached expected number of succeeded pods")
     }
 
-    /// The type of the condition that is set once the end is decided.
+    /// Returns the type of the condition that announces the decided end.
     pub fn interim(&self) -> &'static str {
         match self.verdict {
             Verdict::Success => kinds::SUCCESS_CRITERIA_MET,
@@ -48,7 +48,7 @@ impl End {
         }
     }
 
-    /// The type of the condition that is set once every Pod is counted.
+    /// Returns the type of the condition that is set after every Pod is counted.
     pub fn terminal(&self) -> &'static str {
         match self.verdict {
             Verdict::Success => kinds::COMPLETE,

@@ -1,4 +1,4 @@
-//! What a plan says about itself.
+//! Explanations of a plan, for `/debug/explain`.
 
 use std::{fmt, time::Duration};
 
@@ -6,7 +6,7 @@ use common::controller::Explain;
 
 use super::{Gang, LeftAlone, Manage, OwnPod, Plan, Situation, SyncPlan};
 
-/// How many Pods are named one by one.
+/// The maximal number of Pods listed by name.
 const NAMED: usize = 10;
 
 impl Explain for Plan {
@@ -25,37 +25,37 @@ impl Explain for Plan {
         let SyncPlan { situation: s, gang, manage, managed, .. } = match &self.sync {
             Ok(sync) => sync,
             Err(LeftAlone::Finished) => return Vec::new(),
-            Err(why) => return vec![format!("the Job is left alone: {why}")],
+            Err(why) => return vec![format!("the Job is not synced: {why}")],
         };
         let mut out = Vec::new();
         match manage {
             Manage::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
-            Manage::Deleting => out.push("the Job is being deleted, its Pods are the garbage collector's".to_owned()),
+            Manage::Deleting => out.push("the Job is terminating: the garbage collector deletes its Pods".to_owned()),
             Manage::Postpone { missing, wait } => {
                 out.push(format!(
-                    "{missing} Pods are missing, the next is created in {}: Pods failed before",
+                    "{missing} Pods are missing, the next is created in {} because of failures",
                     seconds(*wait)
                 ));
             }
             Manage::Create { wait: Some(wait), .. } => {
-                out.push(format!("an index that failed before gets its next Pod in {}", seconds(*wait)));
+                out.push(format!("a failed index gets its next Pod in {}", seconds(*wait)));
             }
             Manage::Suspend(_) => out.push("the Job is suspended".to_owned()),
             Manage::NoIndexLeft { missing } => {
-                out.push(format!("{missing} Pods are missing, and there is no index left for them"));
+                out.push(format!("{missing} Pods are missing, but no index is left for them"));
             }
             _ => {}
         }
         if let Some(end) = &managed.end_to_write {
             if managed.terminating > 0 {
                 let (terminal, count) = (end.terminal(), managed.terminating);
-                out.push(format!("{terminal} ({}) as soon as {count} terminating Pods are gone", end.reason));
+                out.push(format!("{terminal} ({}) once {count} terminating Pods have finished", end.reason));
             }
         } else if !s.active.is_empty() {
             out.push(format!("{} Pods are still active", s.active.len()));
         }
         if self.job.only_replaces_failed() && s.terminating > 0 && managed.end_to_write.is_none() {
-            out.push(format!("{} terminating Pods are replaced once they are over", s.terminating));
+            out.push(format!("{} terminating Pods are replaced once they have finished", s.terminating));
         }
         if let Gang::Ordinary(Some(why)) = gang {
             out.push(format!("Pods are scheduled one by one, not as a gang: {why}"));
@@ -73,7 +73,7 @@ impl fmt::Display for Situation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} succeeded, {} failed", self.succeeded, self.failed)?;
         if let Some(failed) = &self.failed_indexes {
-            write!(f, ", {} indexes given up", failed.len())?;
+            write!(f, ", {} indexes failed", failed.len())?;
         }
         let Self { active, ready, terminating, .. } = self;
         write!(f, "; {} Pods active, {ready} ready, {terminating} terminating", active.len())
@@ -81,7 +81,7 @@ impl fmt::Display for Situation {
 }
 
 impl Plan {
-    /// Pods of an Indexed Job that name no index that there is, and so count for nothing.
+    /// Lists Pods of an Indexed Job without a valid index, which are not counted.
     fn lying(&self, pods: &[OwnPod]) -> Option<String> {
         if !self.job.is_indexed() {
             return None;
@@ -90,11 +90,11 @@ impl Plan {
         let names: Vec<&str> = pods.iter().filter(wrong).map(|c| &*c.pod.meta().name).collect();
         let more = if names.len() > NAMED { ", ..." } else { "" };
         let shown = names[..names.len().min(NAMED)].join(", ");
-        (!names.is_empty()).then(|| format!("Pods that name no index of this Job count for nothing: {shown}{more}"))
+        (!names.is_empty()).then(|| format!("Pods without a valid index are not counted: {shown}{more}"))
     }
 }
 
-/// A wait in whole seconds, rounded up.
+/// Formats a wait in whole seconds, rounded up.
 pub(crate) fn seconds(wait: Duration) -> String {
     format!("{}s", wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
 }

@@ -1,4 +1,4 @@
-//! How the Pods of a Job are scheduled.
+//! The scheduling of a Job's Pods.
 
 use std::{fmt, sync::Arc};
 
@@ -11,26 +11,26 @@ use crate::objects::Workload;
 pub enum Gang {
     /// One by one; with a reason if the Job could be a gang.
     Ordinary(Option<Ordinary>),
-    /// Together, as this group.
+    /// Together, in the group with this name.
     Group(Text),
-    /// Together, as a group that is to be created for this Workload.
+    /// Together, in a group that must be created for this Workload.
     Make(Arc<Workload>),
-    /// Together; there is neither a Workload nor a group yet.
+    /// Together; both the Workload and the group must be created.
     MakeBoth,
 }
 
-/// Why the Pods of a Job that could be a gang are scheduled one by one.
+/// The reason why the Pods of a possible gang are scheduled one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordinary {
     /// The Job has been started, and there is no Workload.
     Started,
-    /// This number of Workloads refer to the Job.
+    /// Several Workloads refer to the Job: this number.
     Workloads(usize),
     /// The object of this kind and name is not controlled by the Job.
     Foreign(&'static str, Text),
     /// The Workload of this name has this number of templates, not one.
     Templates(Text, usize),
-    /// More than one group refers to the Workload of this name: this number.
+    /// This number of groups refer to the Workload of this name, more than one.
     Groups(Text, usize),
 }
 

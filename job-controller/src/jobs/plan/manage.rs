@@ -1,71 +1,71 @@
-//! What is done about the number of Pods.
+//! The decision about the number of Pods.
 
 use std::{fmt, time::Duration};
 
 use super::{OwnPod, PodWrites, Situation};
 
-/// What is done about the number of Pods.
+/// The decision about the number of Pods.
 #[derive(Clone, Debug)]
 pub enum Manage {
-    /// There are as many Pods as wanted.
+    /// The number of Pods is as wanted.
     Nothing,
     /// Pods may be neither created nor deleted now, for this reason.
     NotAllowed(String),
-    /// The Job is being deleted: the garbage collector deletes its Pods.
+    /// The Job is terminating: the garbage collector deletes its Pods.
     Deleting,
     /// The Job fails: all active Pods are deleted, and count as failed.
     DeleteAsFailed(Vec<Victim>),
     /// The Job has succeeded: all active Pods are deleted and do not count.
     ///
-    /// They lose their finalizers first, so that the next leader does not count them as failed if this process dies in between. Upstream
-    /// deletes them first.
+    /// They lose their finalizers first, so that the next leader does not count them as failed if this process dies in between.
+    /// Upstream deletes them first.
     DeleteUncounted(Vec<Victim>),
     /// The Job is suspended: all active Pods are deleted and do not count.
     Suspend(Vec<Victim>),
-    /// There are too many Pods, or wrong ones: these are deleted and do not count.
+    /// There are too many Pods, or Pods with a wrong index: these Pods are deleted and do not count.
     Remove(Vec<Victim>),
     /// Pods are missing.
     Create {
-        /// The Pods to create now.
+        /// The Pods to create now, at most one batch.
         pods: Vec<NewPod>,
-        /// How many are missing.
+        /// The number of missing Pods.
         missing: usize,
-        /// How long until more of them may be created.
+        /// The time until more Pods may be created.
         wait: Option<Duration>,
     },
-    /// Pods are missing, and no index is left for them: some indexes have failed for good.
+    /// Pods are missing, and no index is left for them, because some indexes have failed permanently.
     NoIndexLeft {
-        /// How many are missing.
+        /// The number of missing Pods.
         missing: usize,
     },
-    /// Pods are missing, and the back-off after a failure has not passed yet.
+    /// Pods are missing, and the back-off after a failure has not ended yet.
     Postpone {
-        /// How many are missing.
+        /// The number of missing Pods.
         missing: usize,
-        /// How long until it has passed.
+        /// The remaining back-off.
         wait: Duration,
     },
 }
 
-/// A Pod to delete, as a position among the Job's Pods, and why.
+/// A Pod to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
-    /// Its position in [`Situation::pods`].
+    /// The position in [`Situation::pods`].
     pub position: usize,
-    /// Why it is deleted.
+    /// The reason for the deletion.
     pub why: Why,
 }
 
-/// Why a Pod is deleted.
+/// The reason why a Pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The Job ends.
     Ends,
     /// The Job is suspended.
     Suspended,
-    /// It names no index of the Job.
+    /// The Pod has no valid index of the Job.
     NoIndex,
-    /// Another Pod works on its index.
+    /// Another Pod has the same index.
     SameIndex,
     /// There are too many Pods.
     Surplus,
@@ -74,13 +74,13 @@ pub enum Why {
 /// A Pod to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewPod {
-    /// The index it works on.
+    /// The completion index; `None` for a Job that is not indexed.
     pub index: Option<u32>,
-    /// How often that index has failed, where failures are limited per index.
+    /// Earlier failures of the index; `None` without `spec.backoffLimitPerIndex`.
     pub failures: Option<Failures>,
 }
 
-/// How often an index has failed.
+/// The number of earlier failures of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     /// Failures that count.
@@ -90,17 +90,18 @@ pub struct Failures {
 }
 
 impl Manage {
-    /// Whether the number of Pods is compared with the wanted one: not if the Job ends or is deleted, nor if nothing is allowed.
+    /// Whether the number of Pods is compared with the wanted number. False if the Job ends or is terminating, or if changes are
+    /// not allowed.
     pub fn scales(&self) -> bool {
         !matches!(self, Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) | Self::NotAllowed(_) | Self::Deleting)
     }
 
-    /// Whether a Pod that is deleted loses its finalizer first, so that it does not count.
+    /// Whether a Pod to delete loses its finalizer first, so that it does not count.
     pub fn untracks_first(&self, victim: &OwnPod) -> bool {
         victim.tracked && matches!(self, Self::DeleteUncounted(_) | Self::Suspend(_) | Self::Remove(_))
     }
 
-    /// The Pods that are deleted.
+    /// The Pods to delete.
     pub fn victims(&self) -> &[Victim] {
         match self {
             Self::DeleteAsFailed(victims)
@@ -111,7 +112,7 @@ impl Manage {
         }
     }
 
-    /// The outcome if every request is granted.
+    /// Returns the result in which every request succeeds.
     pub fn as_planned(&self, situation: &Situation) -> PodWrites {
         match self {
             Self::Create { pods, .. } => PodWrites { created: pods.len(), ..PodWrites::default() },
@@ -122,7 +123,7 @@ impl Manage {
         }
     }
 
-    /// The value of the label `action` of metrics.
+    /// The value of the metric label `action`.
     pub fn label(&self) -> &'static str {
         match self {
             Self::NotAllowed(_) | Self::Deleting | Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) => "reconciling",
@@ -138,8 +139,8 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Self::Ends => "the Job ends",
             Self::Suspended => "the Job is suspended",
-            Self::NoIndex => "it names no index of this Job",
-            Self::SameIndex => "another Pod works on its index",
+            Self::NoIndex => "it has no valid index of this Job",
+            Self::SameIndex => "another Pod has the same index",
             Self::Surplus => "there are too many Pods",
         })
     }

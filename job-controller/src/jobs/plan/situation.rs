@@ -1,4 +1,4 @@
-//! What a Job's Pods mean: the numbers of one sync.
+//! The numbers of a Job's Pods in one sync.
 
 use std::collections::BTreeMap;
 
@@ -10,59 +10,59 @@ use crate::{
     jobs::snapshot::{PodRef, Record},
 };
 
-/// A Pod that is the Job's own.
+/// A Pod that the Job controls.
 #[derive(Clone, Debug)]
 pub struct OwnPod {
-    /// The Pod.
+    /// The cached Pod.
     pub pod: PodRef,
-    /// Whether it carries the tracking finalizer, whatever the cache says of one that was adopted just now.
+    /// Whether the Pod carries the tracking finalizer. True for a Pod that was just adopted, even if the cache does not show it.
     pub tracked: bool,
     /// Whether this process removed the finalizer although the cache still shows it.
     pub untracked_here: bool,
-    /// As [`CachedPod::finished`](crate::objects::CachedPod::finished), but never in the future.
+    /// Like [`CachedPod::finished`](crate::objects::CachedPod::finished), but never in the future.
     pub finished: Timestamp,
 }
 
 impl OwnPod {
-    /// Whether it still carries the finalizer, so that its end is yet to be counted.
+    /// Whether the Pod still carries the finalizer, so that its result has not been counted.
     pub fn has_finalizer(&self) -> bool {
         self.tracked && !self.untracked_here
     }
 }
 
-/// The numbers of one sync.
+/// The numbers of a Job's Pods in one sync.
 #[derive(Clone, Debug)]
 pub struct Situation {
-    /// The Pods.
+    /// Pods that the Job controls.
     pub pods: Vec<OwnPod>,
-    /// The Pods that are neither finished nor terminating, as positions in `pods`.
+    /// Pods that are neither finished nor terminating, as positions in `pods`.
     pub active: Vec<usize>,
-    /// How many of them are ready.
+    /// The number of active Pods that are ready.
     pub ready: usize,
-    /// How many are terminating and not finished.
+    /// The number of terminating Pods that have not finished.
     pub terminating: usize,
-    /// How many Pods have succeeded, counted or not; for an Indexed Job, how many indexes.
+    /// The number of succeeded Pods, counted or not; for an Indexed Job, of succeeded indexes.
     pub succeeded: usize,
-    /// How many Pods have failed, counted or not.
+    /// The number of failed Pods, counted or not.
     pub failed: usize,
-    /// The indexes that have succeeded.
+    /// Indexes that have succeeded.
     pub completed: IndexSet,
-    /// Those of them that the stored status does not name.
+    /// Succeeded indexes that the stored status does not list.
     pub newly_completed: IndexSet,
-    /// The indexes that have failed for good, where that is limited per index.
+    /// Indexes that have failed permanently; `None` without `spec.backoffLimitPerIndex`.
     pub failed_indexes: Option<IndexSet>,
-    /// For each index that waits for its next Pod: the failed Pod whose counters the next one inherits, as a position in `pods`.
+    /// For each index that needs a new Pod: the failed Pod whose counters the new Pod inherits, as a position in `pods`.
     pub predecessors: BTreeMap<u32, usize>,
     /// Failures since the last success.
     pub backoff: Record,
-    /// When the Job started.
+    /// The start of the Job; `None` while it is suspended and was never started.
     pub start_time: Option<Timestamp>,
-    /// How the Job ends, if the Pods that have ended so far decide it.
+    /// The end that the finished Pods imply, if any.
     pub decided_end: Option<End>,
 }
 
 impl Situation {
-    /// Whether that Pod waits for the next one of its index, which inherits its counters.
+    /// Whether this Pod is the predecessor of the next Pod of its index.
     pub fn is_predecessor(&self, position: usize) -> bool {
         let index = self.pods[position].pod.index;
         index.is_some_and(|index| self.predecessors.get(&index) == Some(&position))

@@ -1,4 +1,4 @@
-//! What one step of a sync passes to the next; [`crate::jobs::decide`] lists the steps.
+//! The values that one step of a sync passes to the next; [`crate::jobs::decide`] lists the steps.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use common::{map::HashSet, meta::Uid};
 use super::End;
 use crate::objects::{Action, Status};
 
-/// What became of the creations and deletions of Pods.
+/// The results of creating and deleting Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodWrites {
-    /// How many Pods are gone or terminating.
+    /// The number of Pods that are deleted or terminating now.
     pub removed: usize,
-    /// How many of those were ready.
+    /// The number of those that were ready.
     pub removed_ready: usize,
-    /// How many were created.
+    /// The number of created Pods.
     pub created: usize,
-    /// How many Pods have changed since they were judged, and were left alone.
+    /// The number of Pods that were left alone because they changed after they were cached.
     pub changed: usize,
 }
 
-/// The numbers once Pods were created or deleted.
+/// The numbers after Pods were created or deleted.
 #[derive(Clone, Debug)]
 pub struct Managed {
     /// Active Pods.
@@ -29,45 +29,45 @@ pub struct Managed {
     pub ready: usize,
     /// Terminating Pods.
     pub terminating: usize,
-    /// How the Job ends, if the status may say so now: no Pod is active any more.
+    /// The end of the Job, if no Pod is active any more, so that the status may contain the end.
     pub end_to_write: Option<End>,
 }
 
-/// The first status, and what may follow once it is written.
+/// The first status, and the actions after it is written.
 #[derive(Clone, Debug)]
 pub struct Tracked {
-    /// The status.
+    /// The new status.
     pub status: Status,
-    /// Whether it has to be written.
+    /// Whether the status differs from the stored one.
     pub writes: bool,
-    /// The Pods whose finalizer is removed once it is written, as positions in [`Situation::pods`](super::Situation::pods).
+    /// The Pods whose finalizers are removed after the write, as positions in [`Situation::pods`](super::Situation::pods).
     pub untrack: Vec<usize>,
     /// The Pods that carry the finalizer until then.
     pub still_tracked: HashSet<Uid>,
-    /// Whether there are more Pods to count than one status names.
+    /// Whether there are more Pods to count than one status may list.
     pub capped: bool,
-    /// What the Job's failure policy decided about Pods, by action.
+    /// The number of Pods by the action of the failure policy.
     pub actions: BTreeMap<Action, u64>,
-    /// Whether the Job was suspended or resumed.
+    /// The change of the condition `Suspended`, if any.
     pub suspension: Option<Suspension>,
 }
 
-/// The second status, once finalizers are removed.
+/// The second status, after finalizers are removed.
 #[derive(Clone, Debug)]
 pub struct Conclusion {
-    /// The status.
+    /// The new status.
     pub status: Status,
-    /// Why it is written; `None` if it says nothing new.
+    /// The reason to write the status; `None` if it has no changes.
     pub reason: Option<String>,
-    /// How the Job has ended, if the status says that it has.
+    /// The end of the Job, if the status contains it.
     pub end: Option<End>,
-    /// The status for a server that refuses one without a start; `None` if there is a start, or no end.
+    /// The status for a server that requires a start time; `None` if there is a start time, or no end.
     pub with_start: Option<Status>,
     /// Whether the Job has ended with more successes than it wanted.
     pub has_surplus: bool,
 }
 
-/// A change of `spec.suspend` that the status does not tell yet.
+/// A change of `spec.suspend` that the stored status does not show yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspension {
     /// The Job was suspended.
@@ -77,7 +77,7 @@ pub enum Suspension {
 }
 
 impl Suspension {
-    /// Reason and message of the Event about it.
+    /// Reason and message of the Event about the change.
     pub fn event(self) -> (&'static str, &'static str) {
         match self {
             Self::Suspended => ("Suspended", "Job suspended"),

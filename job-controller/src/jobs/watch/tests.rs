@@ -17,7 +17,8 @@ fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> J
     builder.read()
 }
 
-/// The Jobs `j` (which controls the Pods of these tests), `other` and the finished `done` select `job=j`.
+/// Builds handlers with three Jobs that select `job=j`: `j`, which controls the Pods of these tests, `other`, and the finished
+/// `done`.
 fn fixture() -> Fixture {
     let clock = Clock::simulated(at(0), 0);
     let labels = json!({"job": "j"});
@@ -39,7 +40,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// The keys that wait now, those that wait for later with their seconds, and those of the other queue.
+    /// Returns the waiting keys, the delayed keys with their seconds, and the keys of orphans.
     fn queued(&self) -> Vec<String> {
         let state = self.watch.queue.state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));
@@ -75,15 +76,15 @@ fn updated(old: &PodBuilder, new: &PodBuilder) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_pod_brings_its_job_after_a_while() {
+async fn a_new_pod_enqueues_its_job_debounced() {
     assert_eq!(added(&pod("p")), ["j in 1"]);
-    assert_eq!(added(&owner(&pod("p"), "j", "u-before")), [""; 0], "another one of that name");
-    assert_eq!(added(&pod("p").orphan()), ["j in 1", "other in 1"], "whoever may adopt it");
+    assert_eq!(added(&owner(&pod("p"), "j", "u-before")), [""; 0], "a recreated Job");
+    assert_eq!(added(&pod("p").orphan()), ["j in 1", "other in 1"], "Jobs that may adopt it");
     assert_eq!(added(&pod("p").orphan().labels(json!({}))), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_nobody_controls_that_carries_the_finalizer_is_an_orphan() {
+async fn an_uncontrolled_pod_with_the_finalizer_is_enqueued_as_an_orphan() {
     let mut orphan = pod("p").labels(json!({}));
     orphan.0["metadata"]["ownerReferences"] = json!([]);
     assert_eq!(added(&orphan), ["orphan p"]);
@@ -91,7 +92,7 @@ async fn a_pod_nobody_controls_that_carries_the_finalizer_is_an_orphan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_going_concerns_its_job_or_whoever_strips_it() {
+async fn a_terminating_pod_enqueues_its_job_or_itself_as_an_orphan() {
     assert_eq!(added(&pod("p").deleting()), ["j in 1"]);
     assert_eq!(added(&owner(&pod("p").deleting(), "done", "u-done")), ["orphan p"]);
     assert_eq!(added(&owner(&pod("p").deleting(), "gone", "u-gone")), ["orphan p"]);
@@ -100,7 +101,7 @@ async fn a_pod_that_is_going_concerns_its_job_or_whoever_strips_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_brings_who_has_the_pod_and_who_had_it() {
+async fn an_update_enqueues_the_old_and_the_new_owner() {
     assert_eq!(updated(&pod("p"), &pod("p").succeeded()), ["j in 1"]);
     assert_eq!(updated(&owner(&pod("p"), "other", "u-other"), &pod("p")), ["j in 1", "other in 1"]);
     let stray = pod("p").orphan();
@@ -111,13 +112,13 @@ async fn an_update_brings_who_has_the_pod_and_who_had_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_gone_brings_its_job() {
+async fn a_deleted_pod_enqueues_its_job() {
     assert_eq!(fixture().told(&Event::Deleted(pod("p").build())), ["j in 1"]);
     assert_eq!(fixture().told(&Event::Deleted(owner(&pod("p"), "gone", "u").build())), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_pods_bring_what_may_have_been_left_behind() {
+async fn the_first_list_of_pods_enqueues_possible_orphans() {
     let fixture = fixture();
     for pod in [pod("a"), pod("b"), pod("c").untracked()] {
         fixture.watch.on_pod(&Event::Added(pod.build()), Origin::Initial);
@@ -129,7 +130,7 @@ async fn the_first_pods_bring_what_may_have_been_left_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_comes_at_once_unless_only_its_status_changed() {
+async fn a_job_is_enqueued_at_once_unless_only_its_status_changed() {
     let read = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut builder = job("j");
         change(&mut builder.0);
@@ -153,7 +154,7 @@ async fn a_job_comes_at_once_unless_only_its_status_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_waits_for_its_own_writes_comes_as_soon_as_they_are_seen() {
+async fn a_job_that_waits_for_own_writes_is_enqueued_when_the_cache_shows_them() {
     let fixture = fixture();
     let job = Uid::new("u-job");
     fixture.watch.memory.await_write(&job, Some((CachedPod::RESOURCE, Version::parse("20"))));

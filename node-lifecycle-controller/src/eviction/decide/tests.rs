@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::world::{evicting, eviction as snapshot, timer as timer_of, tolerating as pod};
 
-/// The table of the specification: how long a Pod with these tolerations stays with taints of these keys.
+/// The table of the specification: the stay of a Pod with these tolerations on a node with taints of these keys.
 #[test]
 fn the_first_toleration_of_each_taint_counts_and_the_shortest_decides() {
     let t = |key: &str, seconds: Value| {
@@ -33,7 +33,7 @@ fn the_first_toleration_of_each_taint_counts_and_the_shortest_decides() {
     }
 }
 
-/// What is done, in words.
+/// Describes the plan in words.
 fn does(snapshot: &Snapshot) -> String {
     let plan = decide(snapshot);
     let then = match plan.then {
@@ -45,7 +45,7 @@ fn does(snapshot: &Snapshot) -> String {
 }
 
 #[test]
-fn timers_are_armed_kept_stopped_and_over() {
+fn timers_are_started_kept_cancelled_and_due() {
     let (none, always) = (json!([]), json!([{"operator": "Exists"}]));
     let for_300 = json!([{"operator": "Exists", "tolerationSeconds": 300}]);
     for (tolerations, keys, timer, expected) in [
@@ -61,10 +61,10 @@ fn timers_are_armed_kept_stopped_and_over() {
         (&for_300, None, Some(("u", 200)), "wait 200"),
         (&for_300, None, Some(("u", -1)), "delete"),
         (&for_300, None, None, "nothing"),
-        // Another Pod of that name had it.
+        // The timer belongs to another Pod with the same name.
         (&for_300, Some("k"), Some(("v", 5)), "cancel, wait 300"),
         (&always, Some("k"), Some(("v", 5)), "cancel, nothing"),
-        // It was due: its Pod was deleted, and nothing is cancelled.
+        // The timer was due: its Pod was deleted, so nothing is cancelled.
         (&always, Some("k"), Some(("v", -5)), "nothing"),
         (&none, Some("k"), Some(("v", -5)), "delete"),
         (&none, Some("k"), Some(("u", -5)), "delete"),
@@ -81,9 +81,9 @@ fn timers_are_armed_kept_stopped_and_over() {
     assert_eq!(does(&gone), "nothing", "its Pod was deleted");
 }
 
-/// Each line: what is tolerated, the taints, the timer and whether it was put off, for how long the node may be well.
+/// Columns: tolerations, taints, timer, whether the timer was put off, seconds for which the node may be healthy.
 #[test]
-fn a_pod_whose_node_may_be_well_is_not_deleted_for_taints_of_the_monitor() {
+fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
     let (none, for_300) = (json!([]), json!([{"operator": "Exists", "tolerationSeconds": 300}]));
     let (ours, both, others) = (taints::NOT_READY, format!("{} {}", taints::NOT_READY, taints::UNREACHABLE), "k");
     let mixed = format!("{} k", taints::UNREACHABLE);
@@ -96,9 +96,9 @@ fn a_pod_whose_node_may_be_well_is_not_deleted_for_taints_of_the_monitor() {
         (&none, others, None, false, Some(3600), "delete"),
         (&none, &*mixed, None, false, Some(3600), "delete"),
         (&none, ours, Some(("u", 10)), true, Some(3600), "wait 10"),
-        // The cache is not asked again before the time is over.
+        // The node is not examined again before the timer is due.
         (&none, ours, Some(("u", 10)), true, None, "wait 10"),
-        // A taint of somebody else has come.
+        // A taint of another writer was added.
         (&none, &*mixed, Some(("u", 10)), true, Some(3600), "cancel, delete"),
         (&none, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
         (&none, ours, Some(("u", 0)), true, None, "delete"),
@@ -122,7 +122,7 @@ fn a_pod_whose_node_may_be_well_is_not_deleted_for_taints_of_the_monitor() {
 }
 
 #[test]
-fn the_time_since_which_a_deletion_is_due_is_that_of_its_timer() {
+fn a_deletion_is_due_since_the_time_of_its_timer() {
     let for_300 = json!([{"operator": "Exists", "tolerationSeconds": 300}]);
     for (keys, timer, ago) in [(Some("k"), Some(("u", -7)), 7), (None, Some(("u", -7)), 7), (Some("j k"), None, 0)] {
         let tolerations = if timer.is_some() { for_300.clone() } else { json!([]) };
@@ -133,20 +133,20 @@ fn the_time_since_which_a_deletion_is_due_is_that_of_its_timer() {
 }
 
 #[test]
-fn a_terminating_pod_with_the_condition_is_left_alone() {
+fn a_terminating_pod_with_the_condition_is_not_deleted_again() {
     let mut going = snapshot(&json!([]), Some("k"), None);
     let mut pod = pod(&json!([]));
     pod.meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH);
     going.pod = Some(Arc::new(pod.clone()));
-    assert_eq!(does(&going), "delete", "it does not say why");
+    assert_eq!(does(&going), "delete", "the condition with the reason is missing");
     pod.disrupted = crate::objects::DisruptedSince::new(jiff::Timestamp::UNIX_EPOCH);
     going.pod = Some(Arc::new(pod));
     assert_eq!(does(&going), "nothing");
     going.timer = Some(timer_of("u", going.now));
-    assert_eq!(does(&going), "nothing", "the timer has done its work");
+    assert_eq!(does(&going), "nothing", "a due timer is not cancelled");
     going.timer = Some(timer_of("u", going.now + Duration::from_secs(1)));
     assert_eq!(does(&going), "cancel, nothing");
     going.taints = None;
     going.timer = Some(timer_of("u", going.now));
-    assert_eq!(does(&going), "nothing", "its node is gone, and it is deleted already");
+    assert_eq!(does(&going), "nothing", "the node does not exist, and the Pod is already terminating");
 }

@@ -36,7 +36,7 @@ fn ended() -> Vec<Arc<CachedPod>> {
     ]
 }
 
-/// What a pass takes up of these Pods.
+/// Returns the snapshot of a pass over these ended Pods.
 fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
     let ended_count = pods.len();
     pods.sort_by(removal_order);
@@ -45,7 +45,7 @@ fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
     Snapshot { ended: pods, ended_count, limits, ..empty() }
 }
 
-/// What an explanation says is done.
+/// Returns the actions in the explanation of a plan.
 fn actions(plan: &Plan) -> Vec<String> {
     let forecast = common::io::forecast(Timestamp::UNIX_EPOCH, async |io| act(plan, io).await);
     forecast.account.map(|account| account.lines()).unwrap_or_default()
@@ -83,7 +83,7 @@ fn pods_of_the_same_age_and_name_are_removed_in_the_order_of_their_namespaces() 
 }
 
 #[test]
-fn only_pods_that_wait_run_or_are_unknown_have_not_ended() {
+fn only_pending_running_and_unknown_pods_have_not_ended() {
     for (phase, expected) in
         [("Pending", false), ("Running", false), ("Unknown", false), ("", true), ("Succeeded", true), ("Failed", true)]
     {
@@ -123,11 +123,11 @@ fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
     let deletions = actions(&plan).into_iter().filter(|action| action.starts_with("delete"));
     assert_eq!(deletions.count(), 2);
     let period = plan.limits.quarantine_period;
-    assert_eq!(plan.quarantine.due(&set(&["gone"]), now, period).count(), 0, "its quarantine begins anew");
+    assert_eq!(plan.quarantine.due(&set(&["gone"]), now, period).count(), 0, "the quarantine of the node restarts");
 }
 
 #[test]
-fn a_pass_that_takes_up_some_of_the_due_nodes_is_followed_at_once() {
+fn a_pass_that_handles_only_some_due_nodes_is_followed_at_once() {
     let origin = empty().now;
     let missing = set(&["a", "b"]);
     let quarantine = Quarantine::default().next(&missing, [].iter(), origin);
@@ -140,7 +140,7 @@ fn a_pass_that_takes_up_some_of_the_due_nodes_is_followed_at_once() {
 }
 
 #[test]
-fn a_reason_holds_for_the_live_state_of_the_same_pod_only() {
+fn a_reason_applies_only_to_the_live_state_of_the_same_pod() {
     let judged = pod("p", 1, json!({"spec": {"nodeName": "n"}}));
     let live = |change: Value| pod("p", 1, change);
     let on_node = || live(json!({"spec": {"nodeName": "n"}}));

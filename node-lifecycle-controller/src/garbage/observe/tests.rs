@@ -16,7 +16,7 @@ fn pod(number: usize, node: &str, change: impl Fn(&mut Value)) -> CachedPod {
     serde_json::from_str(&pod.to_string()).unwrap()
 }
 
-/// 200 nodes with 100 Pods each; every tenth node is lost.
+/// 200 nodes with 100 Pods each; every tenth node does not exist.
 struct Cluster {
     nodes: Store<Node>,
     pods: Store<CachedPod>,
@@ -48,21 +48,21 @@ impl Cluster {
         observe(view, &self.ended, quarantine.clone(), now, LIMITS)
     }
 
-    /// The number of cached Pods that something besides the cache holds.
+    /// Number of cached Pods that are referenced from outside the cache.
     fn held(&self) -> usize {
         self.pods.all().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
     }
 }
 
-/// How often the cache holds a running Pod: itself and in the index of the nodes.
+/// Number of references from the cache to a running Pod: the store itself and the index by node.
 const CACHED: usize = 2;
 
 #[test]
-fn a_pass_takes_up_the_pods_it_can_act_on_and_no_others() {
+fn a_pass_reads_only_pods_that_it_can_act_on() {
     let cluster = Cluster::new(|_, _| {});
     let first = Clock::system().instant();
     let snapshot = cluster.observe(&Quarantine::default(), first);
-    assert_eq!((snapshot.missing.len(), cluster.held()), (20, 0), "the quarantine is not over");
+    assert_eq!((snapshot.missing.len(), cluster.held()), (20, 0), "the quarantine has not ended");
     let quarantine = Quarantine::default().next(&snapshot.missing, [].iter(), first);
     let later = first + LIMITS.quarantine_period;
     let snapshot = cluster.observe(&quarantine, later);
@@ -72,10 +72,10 @@ fn a_pass_takes_up_the_pods_it_can_act_on_and_no_others() {
 }
 
 #[test]
-fn terminating_and_ended_pods_are_taken_up_where_they_can_be_removed() {
+fn terminating_and_ended_pods_are_read_if_they_can_be_removed() {
     let deleted = "2026-11-21T09:00:00Z";
     let change = |number: usize, pod: &mut Value| match number {
-        // On node 1, which is out of service, and on node 2, which is not.
+        // Pods on node 1, which is out of service, and on node 2, which is not.
         1 | 2 | 201 => pod["metadata"]["deletionTimestamp"] = json!(deleted),
         3 => {
             pod["metadata"]["deletionTimestamp"] = json!(deleted);
@@ -96,7 +96,7 @@ fn terminating_and_ended_pods_are_taken_up_where_they_can_be_removed() {
 }
 
 #[test]
-fn ended_pods_are_only_counted_while_they_are_not_too_many() {
+fn ended_pods_within_the_threshold_are_only_counted() {
     let ended = |number: usize, pod: &mut Value| {
         if number < 1000 {
             pod["status"]["phase"] = json!("Failed");

@@ -1,4 +1,4 @@
-//! Marking a Pod as not ready.
+//! Marks a Pod as not ready.
 
 use common::{
     api::Patch,
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::{monitor::notes::Io, objects::READY};
 
-/// Carries a plan out. The request names the version that was judged: a Pod that changed meanwhile is judged again.
+/// Executes the plan for one Pod. The request names the judged version: a Pod that changed meanwhile is judged again.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if !plan.marks {
         return Ok(Requeue::AsPlanned);

@@ -1,20 +1,20 @@
-//! Whether a Pod counts as not ready because of its node.
+//! The decision whether a Pod is marked as not ready because of its node.
 
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::objects::{NodeReady, ReadyCondition};
 
-/// Decides about one Pod. A Pod is never marked as ready again here: its kubelet does that.
+/// Decides about one Pod. No Pod is marked as ready here: its kubelet does that.
 ///
 /// Upstream: `pkg/controller/util/node`, `MarkPodsNotReady`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let plan = |marks, why| Plan { marks, why };
     match snapshot.node {
-        None => plan(false, "nothing is known of its node"),
+        None => plan(false, "its node is unknown"),
         Some(NodeReady::True) => plan(false, "its node is ready"),
         Some(NodeReady::Absent) => plan(false, "its node has not reported yet"),
         Some(NodeReady::False | NodeReady::Unknown | NodeReady::Other) => match snapshot.pod.ready {
-            ReadyCondition::Absent => plan(false, "it says nothing about being ready"),
-            ReadyCondition::False => plan(false, "it is not ready already"),
+            ReadyCondition::Absent => plan(false, "it has no condition Ready"),
+            ReadyCondition::False => plan(false, "its condition Ready is already False"),
             ReadyCondition::Other => plan(true, "its node is not ready"),
         },
     }
@@ -28,7 +28,7 @@ mod tests {
     use crate::objects::CachedPod;
 
     #[test]
-    fn a_pod_that_says_it_is_ready_is_marked_while_its_node_is_not() {
+    fn a_pod_that_reports_ready_is_marked_while_its_node_is_not_ready() {
         use NodeReady as N;
         use ReadyCondition as P;
         for (node, pod, marks) in [

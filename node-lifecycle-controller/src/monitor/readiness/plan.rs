@@ -1,11 +1,11 @@
-//! Whether a Pod is marked as not ready, and why.
+//! The plan to mark a Pod as not ready, with its reason.
 
 use common::controller::Explain;
 
-/// What one sync of a Pod does.
+/// Action of one sync of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Whether its condition `Ready` becomes `False`.
+    /// Whether the condition `Ready` of the Pod becomes `False`.
     pub(crate) marks: bool,
     pub(crate) why: &'static str,
 }

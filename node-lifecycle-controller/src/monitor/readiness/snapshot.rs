@@ -1,14 +1,14 @@
-//! A Pod, and whether its node is ready.
+//! A Pod, and the readiness of its node.
 
 use std::sync::Arc;
 
 use crate::objects::{CachedPod, NodeReady};
 
-/// Everything one sync of a Pod may look at.
+/// Everything that one sync of a Pod reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// The Pod.
+    /// The cached Pod.
     pub(crate) pod: Arc<CachedPod>,
-    /// Whether its node is ready; none if nothing is known of the node.
+    /// The condition `Ready` of the Pod's node; `None` if the node is unknown.
     pub(crate) node: Option<NodeReady>,
 }

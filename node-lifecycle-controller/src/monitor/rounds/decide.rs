@@ -1,4 +1,4 @@
-//! Deciding about a round: which nodes have been silent for too long, and which are tainted next.
+//! The decision about a round: which nodes are silent, and which nodes are tainted next.
 
 pub(crate) mod health;
 mod tainting;

@@ -1,4 +1,4 @@
-//! What a round does.
+//! The plan of a round.
 
 pub(crate) mod health;
 pub(crate) mod tainting;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-/// What a round does.
+/// The plan for each kind of round.
 pub(crate) enum Plan {
-    /// Of a pass.
+    /// Plan of a pass over nodes.
     Health(Box<health::Plan>),
-    /// Of tainting.
+    /// Plan for the tainting of waiting nodes.
     Tainting(tainting::Plan),
 }
 

@@ -1,4 +1,4 @@
-//! What a round decides on.
+//! The snapshots of rounds.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,42 +12,42 @@ use crate::{
     silence::Grace,
 };
 
-/// Everything a round may look at.
+/// Everything that a round reads.
 pub(crate) enum Snapshot {
-    /// Of a pass.
+    /// Snapshot of a pass over nodes.
     Health(Box<HealthSnapshot>),
-    /// Of tainting.
+    /// Snapshot for the tainting of waiting nodes.
     Tainting(TaintingSnapshot),
 }
 
-/// A node that a pass looks at.
+/// A node that a pass examines.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
-    /// The newest known state.
+    /// Newest known state of the node.
     pub(crate) node: Arc<Node>,
-    /// When the last sign of life was seen, or its grace period began anew.
+    /// Time of the last heartbeat, or of the restart of the grace period.
     pub(crate) heard: Instant,
-    /// Its conditions are not written before this time, because the server denied that.
+    /// Earliest time of the next write of the node's conditions, because the server denied the last one.
     pub(crate) denied_until: Option<Instant>,
-    /// Whether it waits for a taint already.
+    /// Whether the node already waits for a taint.
     pub(crate) waits: bool,
-    /// Whether it counts for the state of its zone, by its condition.
+    /// Whether the condition of the node decides how it counts for its zone.
     pub(crate) counts: bool,
 }
 
-/// Nodes of which a pass reports something, each with its uid.
+/// Nodes that a pass reports, with their UIDs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
     /// Nodes that were added.
     pub(crate) arrived: BTreeMap<Name, Uid>,
     /// Nodes that were removed.
     pub(crate) departed: Vec<(Name, Uid)>,
-    /// Nodes whose conditions became `Unknown` by a write of this process that was not answered.
+    /// Nodes whose conditions became `Unknown` by an unanswered write of this process.
     pub(crate) lapsed: Vec<(Name, Uid)>,
 }
 
 impl Reports {
-    /// Removes what a pass has reported.
+    /// Removes the nodes that a pass has reported.
     pub(crate) fn remove(&mut self, reported: &Self) {
         self.arrived.retain(|name, uid| reported.arrived.get(name) != Some(uid));
         self.departed.drain(..reported.departed.len().min(self.departed.len()));
@@ -55,95 +55,95 @@ impl Reports {
     }
 }
 
-/// Everything a pass may look at.
+/// Everything that a pass reads.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthSnapshot {
-    /// The time of the pass.
+    /// Time of the pass.
     pub(crate) now: Instant,
-    /// When this process has seen what nodes do.
+    /// Times at which this process had a live view.
     pub(crate) sight: Sight,
-    /// What is wrong with a watch, if anything is.
+    /// Error of a watch; `None` if all watches work.
     pub(crate) trouble: Option<String>,
-    /// Grace periods begin no earlier than this.
+    /// Earliest start of all grace periods; `None` until the first total disruption has ended.
     pub(crate) grace_from: Option<Instant>,
-    /// How long nodes may be silent.
+    /// Grace periods of nodes.
     pub(crate) grace: Grace,
-    /// Nodes that changed or whose time is over.
+    /// Nodes that changed or whose deadline has passed.
     pub(crate) examined: Vec<Examined>,
-    /// All zones.
+    /// States and node counts of all zones, by key.
     pub(crate) zones: BTreeMap<Text, ZoneStanding>,
-    /// Whether every zone was fully disrupted.
+    /// Whether the last pass found every zone fully disrupted.
     pub(crate) was_total: bool,
     /// Thresholds and rates of zones.
     pub(crate) limits: ZoneLimits,
-    /// What is reported of nodes that came, went, or fell silent.
+    /// Added, removed and lapsed nodes to report.
     pub(crate) reports: Reports,
-    /// The pause between two passes.
+    /// Pause between two passes.
     pub(crate) period: Duration,
 }
 
 /// A zone with waiting nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingZone {
-    /// Its key.
+    /// Key of the zone.
     pub(crate) zone: Text,
     /// The node that has waited longest.
     pub(crate) node: Arc<Node>,
-    /// Whether the reason for which it waits is gone, for example because something was heard of it.
+    /// Whether this node no longer needs its taint, for example because of a new heartbeat.
     pub(crate) is_over: bool,
-    /// How many nodes wait.
+    /// Number of waiting nodes.
     pub(crate) count: usize,
-    /// When the next one may be tainted.
+    /// Limits the rate of tainting in this zone.
     pub(crate) limiter: Limiter,
 }
 
-/// Shares of all nodes, between 0 and 1, as flags set them.
+/// Shares of all nodes, between 0 and 1, set by flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct BrakeLimits {
-    /// A larger share of tainted nodes is announced.
+    /// Share of tainted nodes above which an alarm is raised; 0 or less: never.
     pub(crate) alarm: f32,
-    /// A larger share is not tainted; any if not positive.
+    /// Upper limit for the share of tainted nodes; 0 or less: no limit.
     pub(crate) cap: f32,
 }
 
-/// Nodes as a share of all nodes.
+/// A number of nodes as a share of all nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
-    /// Nodes that have a `NoExecute` taint of this program, or wait for one that their zone allows.
+    /// Nodes that have a `NoExecute` taint of this program, or wait for one in a zone with a positive tainting rate.
     pub(crate) count: usize,
-    /// All nodes.
+    /// Number of all nodes.
     pub(crate) nodes: usize,
 }
 
 impl Share {
-    /// Between 0 and 1.
+    /// The share, between 0 and 1.
     pub(crate) fn value(self) -> f64 {
         self.count as f64 / self.nodes.max(1) as f64
     }
 
-    /// Whether this share is larger than the one that is announced; never if that is not positive.
+    /// Whether the share is above `alarm`; never if `alarm` is 0 or less.
     pub(crate) fn is_alarming(self, alarm: f32) -> bool {
         alarm > 0.0 && self.value() as f32 > alarm
     }
 }
 
-/// Everything a round may look at.
+/// Everything that a round of tainting reads.
 #[derive(Clone, Debug)]
 pub(crate) struct TaintingSnapshot {
-    /// The time of the round.
+    /// Time of the round.
     pub(crate) now: Instant,
-    /// Whether what nodes do is seen.
+    /// Whether this process has a live view of nodes.
     pub(crate) sees: bool,
     /// Zones with waiting nodes.
     pub(crate) zones: Vec<WaitingZone>,
-    /// All nodes.
+    /// Number of all nodes.
     pub(crate) nodes: usize,
-    /// Nodes that Pods have to leave for a cause of this program.
+    /// Number of nodes with a `NoExecute` taint of this program.
     pub(crate) tainted: usize,
-    /// Shares of all nodes.
+    /// Alarm and upper limit for the share of tainted nodes.
     pub(crate) brake: BrakeLimits,
-    /// Whether the alarm was raised and is not over.
+    /// Whether the alarm was raised and has not ended.
     pub(crate) is_alarmed: bool,
-    /// The pause after which a round that could do nothing is repeated.
+    /// Pause after which a round without a live view is repeated.
     pub(crate) period: Duration,
 }

@@ -5,7 +5,7 @@ use common::io::{Failed, Requeue};
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::monitor::{change::Change, nodes::change_node, notes::Io};
 
-/// Carries a plan out.
+/// Executes the plan for one node.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let node = &snapshot.node;
     if plan.is_needed() {

@@ -1,4 +1,4 @@
-//! What follows from the conditions and labels of a node at any time: `NoSchedule` taints, and copies of labels under their
+//! The decision about the upkeep of a node: `NoSchedule` taints that follow from its conditions, and copies of labels under their
 //! older names.
 
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{objects::Node, taints};
 
-/// Labels and the older names that they are copied to.
+/// Labels, each with the older name to which it is copied.
 const COPIES: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
-/// The copies of labels that are missing or differ. Upstream: `reconcileNodeLabels`.
+/// Returns the copies of labels that are missing or differ. Upstream: `reconcileNodeLabels`.
 pub(crate) fn labels(node: &Node) -> Vec<(&'static str, Text)> {
     let labels = &node.metadata.labels;
     let copy = |(source, copy): (&str, &'static str)| {
@@ -25,7 +25,7 @@ pub(crate) fn labels(node: &Node) -> Vec<(&'static str, Text)> {
     COPIES.into_iter().filter_map(copy).collect()
 }
 
-/// Whether there is anything to change.
+/// Whether taints or labels of the node need a change.
 pub(crate) fn is_needed(node: &Node) -> bool {
     !taints::by_condition(node).is_empty() || !labels(node).is_empty()
 }
@@ -37,7 +37,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let seconds = |time: Duration| duration::format(Duration::from_secs(time.as_secs()));
     let silent_in = silent_in.map_or_else(String::new, |time| format!(", silent in {}", seconds(time)));
     let situation = format!(
-        "Ready is {}, last sign of life {} ago, its zone is in state {}{silent_in}",
+        "Ready is {}, last heartbeat {} ago, its zone is in state {}{silent_in}",
         node.ready().as_str(),
         seconds(*heard_ago),
         zone.as_str()
@@ -45,12 +45,12 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let mut lines = Vec::new();
     if let Some(waiting) = waiting {
         lines.push(format!(
-            "it has waited {} for the rate limit of its zone, to be tainted NoExecute",
+            "it has waited {} for the rate limit of its zone before it gets a NoExecute taint",
             seconds(*waiting)
         ));
     }
     if let Some(blind_for) = blind_for {
-        lines.push(format!("nodes are not judged: blind since {} ago", seconds(*blind_for)));
+        lines.push(format!("nodes are not judged: blind for {}", seconds(*blind_for)));
     }
     if let Some(failure) = failure {
         lines.push(format!("the last change failed at {}: {}", failure.at, failure.error));

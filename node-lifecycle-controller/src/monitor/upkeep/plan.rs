@@ -1,29 +1,29 @@
-//! What changes of a node at any time.
+//! The plan for the upkeep of a node.
 
 use common::{controller::Explain, intern::Text};
 
 use crate::taints::TaintChange;
 
-/// What one sync of a node changes.
+/// Changes of one sync of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The `NoSchedule` taints.
+    /// Changes of `NoSchedule` taints.
     pub(crate) taints: TaintChange,
-    /// Labels to set.
+    /// Labels to set, with their values.
     pub(crate) labels: Vec<(&'static str, Text)>,
-    /// The situation in words.
+    /// Description of the situation for explanations.
     pub(crate) situation: String,
-    /// What is waited for.
+    /// Reasons why the node waits, for explanations.
     pub(crate) waiting: Vec<String>,
 }
 
 impl Plan {
-    /// Whether there is anything to change.
+    /// Whether taints or labels need a change.
     pub(crate) fn is_needed(&self) -> bool {
         !self.taints.is_empty() || !self.labels.is_empty()
     }
 
-    /// The changes, in words.
+    /// Returns one line for each change.
     pub(crate) fn changes(&self) -> Vec<String> {
         let labels = self.labels.iter().map(|(key, value)| format!("set label {key} to {value}"));
         self.taints.lines().chain(labels).collect()

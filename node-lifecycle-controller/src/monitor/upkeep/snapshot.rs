@@ -1,4 +1,4 @@
-//! A node, and what the monitor knows of it.
+//! A node, and the monitor's facts about it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,37 +6,37 @@ use jiff::Timestamp;
 
 use crate::{disruption::ZoneState, objects::Node};
 
-/// A change of a node that failed.
+/// A failed change of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// What was attempted, and what went wrong.
+    /// The attempted change and its error.
     pub(crate) error: String,
-    /// When that was.
+    /// Time of the failure.
     pub(crate) at: Timestamp,
 }
 
-/// What the monitor knows of a node, for explanations.
+/// The monitor's facts about a node, for explanations.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    /// How long ago the last sign of life was seen.
+    /// Time since the last heartbeat.
     pub(crate) heard_ago: Duration,
-    /// The time until the node counts as silent; none if it does, or if nothing depends on it.
+    /// Time until the node counts as silent; `None` if it is silent or already `Unknown`.
     pub(crate) silent_in: Option<Duration>,
-    /// How long the node has waited for a `NoExecute` taint.
+    /// How long the node has waited for a `NoExecute` taint; `None` if it does not wait.
     pub(crate) waiting: Option<Duration>,
-    /// The state of its zone.
+    /// State of the node's zone.
     pub(crate) zone: ZoneState,
-    /// How long the monitor has not seen what nodes do.
+    /// How long no node has been judged; `None` if nodes are judged.
     pub(crate) blind_for: Option<Duration>,
-    /// The last change of the node that failed, if it is still necessary.
+    /// The last failed change of the node, if the change is still necessary.
     pub(crate) failure: Option<Arc<Failure>>,
 }
 
-/// Everything one sync of a node may look at.
+/// Everything that one sync of a node reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// The newest known state of the node.
+    /// Newest known state of the node.
     pub(crate) node: Arc<Node>,
-    /// What the monitor knows of it.
+    /// The monitor's facts about the node.
     pub(crate) standing: Standing,
 }

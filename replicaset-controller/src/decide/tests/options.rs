@@ -1,4 +1,4 @@
-//! What an operator can turn on, in both positions.
+//! Tests of the options that operators can turn on, with both values.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ fn failing(pods: usize, seconds: u64) -> Failing {
 }
 
 #[test]
-fn a_set_whose_pods_fail_creates_none_for_a_while() {
+fn a_set_whose_pods_fail_delays_creations() {
     for (active, wanted, at_once, then) in [
         (0, 3, "create 3 of 3", "later: 8"),
         (2, 3, "create 1 of 1", "later: 8"),
-        // It is what Pods are made that waits: nothing else does.
+        // Only creations are delayed.
         (3, 3, "nothing", "nothing"),
         (3, 1, "delete 2 of 2", "delete 2 of 2"),
     ] {
@@ -27,7 +27,7 @@ fn a_set_whose_pods_fail_creates_none_for_a_while() {
 }
 
 #[test]
-fn a_wait_for_pods_that_fail_is_told_and_forgets_no_failure() {
+fn a_delayed_creation_is_explained_and_keeps_the_failure_condition() {
     let stored = json!({"replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
         "terminatingReplicas": 0, "observedGeneration": 1,
         "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no"}]});
@@ -38,7 +38,8 @@ fn a_wait_for_pods_that_fail_is_told_and_forgets_no_failure() {
     assert_eq!(told.waiting, ["4 Pods failed without ever being ready: next creation in 8s", "FailedCreate: no"]);
 }
 
-/// Pods by the letters of their nodes, with that many of the same owner counted on each: who goes, and why.
+/// Returns the chosen Pods with their reasons. `nodes` has one letter for each Pod; `counts` are the Pods of the same owner on
+/// each node.
 fn chosen(reranks: bool, nodes: &str, counts: &[(&str, usize)], left: usize) -> Vec<String> {
     let found = nodes.chars().enumerate().map(|(at, node)| {
         let pod = pod(&format!("{node}{at}")).node(&node.to_string());
@@ -54,23 +55,23 @@ fn chosen(reranks: bool, nodes: &str, counts: &[(&str, usize)], left: usize) -> 
 }
 
 #[test]
-fn the_fullest_node_is_emptied_or_nodes_are_levelled() {
+fn the_fullest_node_is_emptied_or_nodes_are_balanced() {
     let (nodes, counts) = ("AAABB", [("A", 3), ("B", 2)]);
     assert_eq!(chosen(false, nodes, &counts, 2), ["A0: its node has 3", "A1: its node has 3", "A2: its node has 3"]);
     assert_eq!(chosen(true, nodes, &counts, 2), ["A0: its node has 3", "A1: its node has 2", "B3: its node has 2"]);
     assert_eq!(chosen(true, nodes, &counts, 4), ["A0: its node has 3"]);
     assert_eq!(chosen(true, nodes, &counts, 3), ["A0: its node has 3", "A1: age, restarts and uid"]);
-    // Pods of others on a node count, and stay.
+    // Pods of siblings on a node count, although this set does not delete them.
     let counts = [("A", 3), ("B", 6)];
     assert_eq!(chosen(true, nodes, &counts, 3), ["B3: its node has 6", "B4: its node has 5"]);
-    // Where nobody counts, age decides alone.
+    // Without counts only the age decides.
     for reranks in [false, true] {
         assert_eq!(chosen(reranks, nodes, &[], 3), ["A0: age, restarts and uid", "A1: age, restarts and uid"]);
     }
 }
 
 #[test]
-fn rules_before_the_nodes_go_first_in_both_orders() {
+fn earlier_rules_rank_before_the_nodes_in_both_orders() {
     let found = || {
         [
             pod("a").node("A").ready(30).created(30),
@@ -91,9 +92,9 @@ fn rules_before_the_nodes_go_first_in_both_orders() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// One after the other: of the Pods rules 1 to 4 hold for equal, each chosen one is on a node none is fuller than by then.
+    /// Among Pods that are equal by rules 1 to 4, each chosen Pod is on a node with the highest remaining count.
     #[test]
-    fn no_node_is_fuller_than_that_of_the_next_chosen_pod(mut world in any_world()) {
+    fn each_chosen_pod_is_on_the_fullest_node(mut world in any_world()) {
         world.limits.reranks = true;
         let snapshot = world.snapshot();
         let Manage::Delete { victims, .. } = decide(&snapshot).manage else { return Ok(()) };

@@ -136,7 +136,7 @@ fn nothing_is_written_for_a_set_that_is_being_deleted() {
 fn an_explanation_names_the_write_of_a_revision() {
     let first = |world: &World| world.actions().first().cloned();
     let renumbered = world(1).revision("b", 2);
-    let line = "renumber ControllerRevision web-a: the template is an earlier one, whose revision becomes number 3";
+    let line = "renumber ControllerRevision web-a: the template equals an earlier revision, which becomes number 3";
     assert_eq!(first(&renumbered).as_deref(), Some(line));
     let new = world(1).template("b");
     let name = format!("web-{}", new.hash(0));

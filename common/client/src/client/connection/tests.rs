@@ -8,7 +8,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::*;
 use crate::api::{Api, Error as ApiError};
 
-/// A TLS server on loopback that echoes paths, and what it was asked over.
+/// A TLS server on loopback that answers with protocol, path and headers of each request, and counts its connections.
 struct Server {
     address: SocketAddr,
     ca: Vec<u8>,
@@ -91,7 +91,7 @@ fn api(config: &Config) -> Api {
     let clock = crate::clock::Clock::system();
     let (keeper, gate) = crate::gate::gate(clock.clone());
     keeper.open();
-    // Open for good, also without a keeper.
+    // The keeper is leaked, so that the gate stays open for the whole test.
     std::mem::forget(keeper);
     Api::new(crate::client::connect(config).unwrap(), clock, gate, "agent")
 }
@@ -101,7 +101,7 @@ async fn ask(api: &Api, path: &str) -> Result<String, ApiError> {
 }
 
 #[tokio::test]
-async fn hundreds_of_requests_share_one_http2_connection_and_wait_for_the_servers_streams() {
+async fn hundreds_of_requests_share_one_http2_connection_and_respect_its_stream_limit() {
     let server = server(&[b"h2", b"http/1.1"], 20, usize::MAX).await;
     let api = api(&config(&server));
     let mut tasks = JoinSet::new();
@@ -117,7 +117,7 @@ async fn hundreds_of_requests_share_one_http2_connection_and_wait_for_the_server
 }
 
 #[tokio::test]
-async fn http1_is_spoken_where_there_is_nothing_better() {
+async fn http1_is_used_if_the_server_does_not_support_http2() {
     let server = server(&[b"http/1.1"], 1, usize::MAX).await;
     let api = api(&config(&server));
     let mut tasks = JoinSet::new();
@@ -140,7 +140,7 @@ async fn a_server_that_closes_connections_gracefully_loses_no_request() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_was_sent_nothing() {
+async fn nothing_is_sent_to_a_server_that_cannot_be_reached() {
     let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
     config.root_cert = Some(vec![]);
     let error = ask(&api(&config), "/x").await.unwrap_err();
@@ -151,7 +151,7 @@ async fn a_server_that_is_not_there_was_sent_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_trusted_was_sent_nothing() {
+async fn nothing_is_sent_to_a_server_that_is_not_trusted() {
     let server = server(&[b"h2"], 100, usize::MAX).await;
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let mut config = config(&server);
@@ -160,10 +160,10 @@ async fn a_server_that_is_not_trusted_was_sent_nothing() {
     assert!(matches!(&error, ApiError::Unsent(text) if text.contains("TLS")), "{error:?}");
 }
 
-/// Passes bytes on to a server, until it is told to hold everything back without a word.
+/// A TCP proxy that forwards bytes. Silenced connections stay open but forward nothing.
 struct Proxy {
     address: SocketAddr,
-    /// Connections with a lower number are silent.
+    /// Connections with a lower number are silenced.
     silent_below: tokio::sync::watch::Sender<usize>,
     accepted: Arc<AtomicUsize>,
     accepting: tokio::task::JoinHandle<()>,
@@ -180,7 +180,7 @@ impl Proxy {
         format!("https://{}", self.address).parse().unwrap()
     }
 
-    /// Holds back what goes over the connections there are; later ones are good.
+    /// Silences all connections so far; later ones work.
     fn silence(&self) {
         self.silent_below.send_replace(self.accepted.load(Ordering::Relaxed));
     }
@@ -214,7 +214,7 @@ async fn proxy(target: SocketAddr) -> Proxy {
 }
 
 #[tokio::test]
-async fn where_it_is_urgent_a_request_that_was_given_up_leaves_its_connection() {
+async fn an_urgent_request_that_is_given_up_discards_its_connection() {
     let server = server(&[b"h2"], 100, usize::MAX).await;
     let proxy = proxy(server.address).await;
     let mut config = config(&server);
@@ -232,16 +232,16 @@ async fn where_it_is_urgent_a_request_that_was_given_up_leaves_its_connection() 
     for _ in 0..3 {
         Arc::clone(&wire).send(request()).await.unwrap().into_body().collect().await.unwrap();
     }
-    assert_eq!(server.connections.load(Ordering::Relaxed), 1, "what is answered stays");
+    assert_eq!(server.connections.load(Ordering::Relaxed), 1, "an answered request keeps its connection");
     proxy.silence();
     let given_up = tokio::time::timeout(Duration::from_millis(100), Arc::clone(&wire).send(request())).await;
-    assert!(given_up.is_err(), "nothing comes over a silent connection");
+    assert!(given_up.is_err(), "no answer arrives over a silent connection");
     Arc::clone(&wire).send(request()).await.unwrap().into_body().collect().await.unwrap();
     assert_eq!(server.connections.load(Ordering::Relaxed), 2);
 }
 
 #[test]
-fn where_it_is_urgent_pings_take_no_less_than_requests_may() {
+fn the_ping_timeout_of_urgent_requests_is_at_least_their_own_timeout() {
     for seconds in [1, 5, 30] {
         let request = Duration::from_secs(seconds);
         assert!(Patience::urgent(request).ping_timeout >= request);
@@ -249,7 +249,7 @@ fn where_it_is_urgent_pings_take_no_less_than_requests_may() {
 }
 
 #[tokio::test]
-async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
+async fn pings_notice_a_dead_connection() {
     let server = server(&[b"h2"], 100, usize::MAX).await;
     let proxy = proxy(server.address).await;
     let mut config = config(&server);
@@ -281,7 +281,7 @@ async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
 }
 
 #[tokio::test]
-async fn unread_watches_do_not_hold_up_requests() {
+async fn unread_watches_do_not_delay_requests() {
     let server = server(&[b"h2"], 100, usize::MAX).await;
     let wire = Arc::new(Wire::new(&config(&server), Patience::usual()).unwrap());
     let request = |query: &str| {

@@ -1,4 +1,4 @@
-//! What a server or a tenant may send: whatever it is, it costs no panic and nobody else's object.
+//! Malformed input from servers and tenants: it causes no panic, and makes no other object unreadable.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn thing(name: &str) -> Value {
         "size": 3})
 }
 
-/// Any JSON: of the wrong type, nested, with extreme numbers, with long and odd texts.
+/// Generates any JSON: wrong types, nesting, extreme numbers, long and unusual texts.
 fn anything() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -48,7 +48,7 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A field of the object above, by its path.
+/// Selects a field of [`thing`], as a JSON pointer.
 fn field() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "/metadata",
@@ -73,7 +73,7 @@ fn field() -> impl Strategy<Value = &'static str> {
 
 proptest! {
     #[test]
-    fn no_line_and_no_page_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..600, flip in 0usize..600) {
+    fn no_line_and_no_page_causes_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..600, flip in 0usize..600) {
         let _ = read::<Thing>(Format::Json, &bytes);
         let _ = read_page::<Thing>(Format::Json, &bytes);
         let mut line = json!({"type": "ADDED", "object": thing("a")}).to_string().into_bytes();
@@ -87,9 +87,9 @@ proptest! {
         }
     }
 
-    /// What is wrong in the body of an object makes that object unreadable; its neighbours are read.
+    /// An error in the body of an object makes only this object unreadable.
     #[test]
-    fn an_unreadable_object_spoils_no_other(path in field(), value in anything()) {
+    fn an_unreadable_object_leaves_the_others_readable(path in field(), value in anything()) {
         let mut odd = thing("odd");
         *odd.pointer_mut(path).unwrap() = value;
         let line = json!({"type": "MODIFIED", "object": odd}).to_string();
@@ -102,9 +102,9 @@ proptest! {
             Err(_) => None,
         };
         if !path.starts_with("/metadata") {
-            prop_assert!(is_readable.is_some(), "its metadata can be read");
+            prop_assert!(is_readable.is_some(), "the metadata can be read");
         }
-        // Both ways of reading agree.
+        // The watch and the list agree.
         match (is_readable, page) {
             (Some(readable), Ok(page)) => {
                 let good = page.items.iter().filter(|entry| matches!(entry, Entry::Good(_))).count();
@@ -116,9 +116,9 @@ proptest! {
     }
 }
 
-/// An object as large as a server takes it: what it costs to read grows with its length alone.
+/// The object is about as large as a server accepts. The cost of a read grows only with its length.
 #[test]
-fn thousands_of_owners_labels_and_finalizers_are_read_once() {
+fn thousands_of_owners_labels_and_finalizers_are_read() {
     let count = 20_000;
     let mut large = thing("large");
     let metadata = &mut large["metadata"];
@@ -129,7 +129,7 @@ fn thousands_of_owners_labels_and_finalizers_are_read_once() {
     metadata["ownerReferences"] = (0..count).map(owner).collect();
     let line = json!({"type": "ADDED", "object": large}).to_string();
     let Ok(Frame::Put { entry: Entry::Good(read), .. }) = read::<Thing>(Format::Json, line.as_bytes()) else {
-        panic!("it can be read");
+        panic!("the object can be read");
     };
     assert_eq!((read.metadata.owners.len(), read.metadata.finalizers.len()), (count, count));
     assert_eq!(read.metadata.labels.get("l19999"), Some("v"));
@@ -137,7 +137,7 @@ fn thousands_of_owners_labels_and_finalizers_are_read_once() {
 }
 
 #[test]
-fn nesting_without_end_is_an_error_and_no_overflow() {
+fn very_deep_nesting_is_an_error_and_no_overflow() {
     let deep = format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000));
     let line = format!("{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{{\"name\":\"a\",\"labels\":{deep}}}}}}}");
     assert!(read::<Thing>(Format::Json, line.as_bytes()).is_err());

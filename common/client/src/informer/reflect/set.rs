@@ -1,4 +1,4 @@
-//! Full sets: as a streaming list where the server has them, page by page otherwise.
+//! Reads full sets: as a streaming list if the server supports it, otherwise in pages.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -11,11 +11,11 @@ use crate::{
     },
 };
 
-/// The cause of a failure by a server that lags behind the version it is asked about.
+/// Cause in the failure of a server that has not reached the requested version yet.
 const VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
 impl<S: Sink> Reflector<S> {
-    /// Reads a full set; as a streaming list, it goes on with its watch.
+    /// Reads a full set. A streaming list then continues as a watch until the watch ends.
     pub(super) async fn full_set(&mut self) -> Result<(), End> {
         let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().instant());
@@ -27,14 +27,14 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Reads a full set as a streaming list and goes on with its watch.
+    /// Reads a full set as a streaming list, and follows the same stream as a watch.
     async fn streamed(&mut self, wanted: u64) -> Result<(), End> {
         let known = self.sink.version();
         let mut query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
             self.watch_seconds()
         );
-        // A caller that waits for a set no older than now needs the newest there is.
+        // Without a pending refresh request, a set at least as new as the known version suffices.
         if known.is_known() && wanted <= self.met && !std::mem::take(&mut self.forget_version) {
             let _ = write!(query, "&resourceVersion={known}");
             self.asked = None;
@@ -46,7 +46,8 @@ impl<S: Sink> Reflector<S> {
                 self.forget_version = known.is_known();
                 return Err(End::Relist(format!("streaming list: {e}")));
             }
-            // A server that answers may be one without streaming lists; one that is not there or busy is not.
+            // An error status may mean that the server does not support streaming lists. A busy server, or one that cannot be
+            // reached, is retried.
             Err(e @ Error::Status(_)) if !e.is_too_many_requests() && e.retry_after().is_none() => {
                 return Err(End::NoStreaming(e.to_string()));
             }
@@ -72,7 +73,7 @@ impl<S: Sink> Reflector<S> {
             };
             bytes += line.len();
             if bytes > self.config.longest {
-                return relist("a set without an end");
+                return relist("the list is longer than the limit");
             }
             match frames::read::<S::Object>(lines.format(), &line).map_err(End::Relist)? {
                 Frame::Put { entry, added: true } => {
@@ -85,9 +86,9 @@ impl<S: Sink> Reflector<S> {
                     self.complete(set, version, wanted);
                     break;
                 }
-                // Until the end of the first set only that set is sent; a server that does otherwise is not to be trusted.
+                // A correct server sends nothing but the first set before its end. Other events make the set unreliable.
                 Frame::Put { .. } | Frame::Foreign { .. } | Frame::Gone(_) => {
-                    return relist("an event before the end of the first set");
+                    return relist("an unexpected event before the end of the first set");
                 }
                 Frame::Error(failure) => {
                     self.heed(Duration::from_secs(failure.details.retry_after_seconds.into()));
@@ -107,7 +108,7 @@ impl<S: Sink> Reflector<S> {
         self.follow(lines).await
     }
 
-    /// Reads a full set page by page, all of one version.
+    /// Reads a full set page by page, with all pages at the same version.
     async fn paged(&mut self, wanted: u64) -> Result<(), End> {
         let origin = self.origin();
         let mut set = self.sink.begin();
@@ -122,7 +123,7 @@ impl<S: Sink> Reflector<S> {
             query.push_str(&self.selectors());
             let (format, body) = match self.list(&query).await {
                 Ok(answer) => answer,
-                // The version of the first page is no longer kept: one page for all.
+                // The server no longer keeps the version of the first page: read everything in one page.
                 Err(e) if e.is_gone() && !token.is_empty() => {
                     (set, objects, bytes) = (self.sink.begin(), 0, 0);
                     let query = self.selectors();
@@ -132,7 +133,7 @@ impl<S: Sink> Reflector<S> {
             };
             bytes += body.len();
             if bytes > self.config.longest {
-                return Err(End::Relist("a set without an end".to_owned()));
+                return Err(End::Relist("the list is longer than the limit".to_owned()));
             }
             let page = frames::read_page::<S::Object>(format, &body).map_err(End::Relist)?;
             objects += page.items.len();

@@ -21,7 +21,7 @@ impl Object for Item {
     }
 }
 
-/// An object of that uid and version, and with these labels.
+/// Builds an object with this UID, version and labels.
 fn item(name: &str, uid: &str, version: u64, labels: Value) -> Value {
     let version = version.to_string();
     json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version, "labels": labels}})
@@ -52,7 +52,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// A cache at version 10 that holds `a` at version 9.
+    /// Creates a cache at version 10 that holds `a` at version 9.
     async fn new() -> (Self, Feed) {
         let (script, clock) = (Script::default(), Clock::simulated(Timestamp::UNIX_EPOCH, 3));
         let feed = script.stream();
@@ -60,7 +60,7 @@ impl Filter {
         keeper.open();
         let api = Api::new(script.client(), clock.clone(), gate, "test");
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-        let told = Arc::clone(&seen);
+        let log = Arc::clone(&seen);
         let handler: Handler<Item> = Box::new(move |event, _| {
             let sign = match event {
                 Event::Added(_) => '+',
@@ -69,7 +69,7 @@ impl Filter {
                 Event::Unreadable(_) => '?',
             };
             let Meta { name, resource_version, .. } = event.meta();
-            told.lock().push(format!("{sign}{name} {resource_version}"));
+            log.lock().push(format!("{sign}{name} {resource_version}"));
         });
         let cached = Cached::new(Arc::default(), vec![handler]);
         let informer = FilteredInformer::follow_labelled(api, Config::default(), "mine", cached);
@@ -84,12 +84,12 @@ impl Filter {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// The version of `a` in the cache.
+    /// Returns the version of `a` in the cache.
     fn cached(&self) -> Option<u64> {
         self.informer.store().peek("ns", "a", |meta| meta.resource_version.number())
     }
 
-    /// The next read finds these objects.
+    /// Scripts the answer to the next read: a list of `items` at `version`.
     fn finds(&self, version: u64, items: &[Value]) {
         let list = json!({"metadata": {"resourceVersion": version.to_string()}, "items": items});
         self.script.then(Answer::Json(200, list));
@@ -99,25 +99,25 @@ impl Filter {
         std::mem::take(&mut *self.seen.lock())
     }
 
-    /// How many reads there were.
+    /// Returns the number of reads so far.
     fn reads(&self) -> usize {
         self.script.requests().iter().filter(|request| request.contains("fieldSelector")).count()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_objects_with_the_label_are_asked_for() {
+async fn only_objects_with_the_label_are_requested() {
     let (filter, _feed) = Filter::new().await;
     assert!(filter.script.requests()[0].contains("labelSelector=mine"), "{:?}", filter.script.requests());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_went_with_a_deletion_timestamp_is_gone_and_is_not_read() {
+async fn an_object_that_disappears_with_a_deletion_timestamp_is_gone_and_is_not_read() {
     let (filter, feed) = Filter::new().await;
     feed.line("DELETED", &deleting(labelled("a", 11)));
     filter.wait(1).await;
     assert_eq!((filter.seen(), filter.reads()), (vec!["-a 9".to_owned()], 0));
-    // An object that the cache does not hold concerns nobody.
+    // The deletion of an object that is not cached causes no event and no read.
     feed.line("DELETED", &labelled("b", 12));
     filter.wait(1).await;
     assert_eq!((filter.seen(), filter.reads()), (Vec::new(), 0));
@@ -147,7 +147,7 @@ async fn an_object_that_is_not_found_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_still_exists_is_cached_as_it_was_read_and_read_again_ever_less_often() {
+async fn an_object_that_still_exists_is_cached_and_read_again_at_growing_intervals() {
     let (filter, feed) = Filter::new().await;
     for version in [11, 11, 15, 15, 15, 15, 15, 15, 15] {
         filter.finds(30, &[unlabelled("a", version)]);
@@ -156,17 +156,17 @@ async fn an_object_that_still_exists_is_cached_as_it_was_read_and_read_again_eve
     filter.wait(10).await;
     assert_eq!(filter.seen(), ["~a 11", "~a 15"]);
     assert_eq!(filter.reads(), 4, "after 0, 1, 3 and 7 seconds");
-    assert_eq!(filter.informer.version(), Version::parse("11"), "the watch has reached no more than that");
+    assert_eq!(filter.informer.version(), Version::parse("11"), "the watch has not reached a later version");
     filter.wait(170).await;
     assert_eq!(filter.reads(), 8, "after 15, 31, 63 and 123 seconds");
-    // The watch shows it again.
+    // The watch shows the object again.
     feed.line("ADDED", &labelled("a", 40));
     filter.wait(600).await;
     assert_eq!((filter.seen(), filter.reads()), (vec!["~a 40".to_owned()], 8));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_concern_this_process_any_more_is_let_go() {
+async fn an_object_that_does_not_concern_this_process_any_more_is_removed() {
     let (filter, feed) = Filter::new().await;
     filter.finds(30, &[item("a", "a", 11, json!({"foreign": "yes"}))]);
     feed.line("DELETED", &labelled("a", 11));
@@ -189,7 +189,7 @@ async fn an_answer_that_is_older_than_the_watch_is_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_fails_or_is_too_old_is_repeated_later_and_later() {
+async fn a_read_that_fails_or_is_too_old_is_repeated_at_growing_intervals() {
     let (filter, feed) = Filter::new().await;
     filter.finds(10, &[]);
     for _ in 0..2 {
@@ -218,7 +218,7 @@ async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
     filter.wait(1).await;
     assert_eq!(filter.seen(), ["-b 11", "~a 20"]);
     assert_eq!((filter.cached(), filter.informer.version()), (Some(20), Version::parse("33")));
-    // The next full set lacks it, too.
+    // The next full set lacks the object, too.
     filter.finds(34, &[unlabelled("a", 20)]);
     filter.wait(1).await;
     let third = filter.script.stream();
@@ -236,11 +236,11 @@ async fn a_hidden_object_that_is_found_is_cached_until_it_is_gone() {
     filter.informer.show_hidden(read(&unlabelled("b", 50)));
     filter.informer.show_hidden(read(&labelled("c", 50)));
     filter.informer.show_hidden(read(&item("d", "d", 50, json!({"foreign": "yes"}))));
-    assert_eq!(filter.seen(), ["+b 50"], "what the watch shows is left to it");
+    assert_eq!(filter.seen(), ["+b 50"], "only the object that the watch does not show is added");
     filter.finds(60, &[]);
     filter.wait(600).await;
     assert_eq!((filter.seen(), filter.reads()), (vec!["-b 50".to_owned()], 1));
-    assert_eq!(filter.informer.version(), Version::parse("10"), "the watch has reached no more than that");
+    assert_eq!(filter.informer.version(), Version::parse("10"), "the watch has not reached a later version");
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,7 +276,7 @@ async fn many_hidden_objects_are_read_ten_times_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_does_not_raise_the_version_of_the_cache() {
+async fn a_read_does_not_raise_the_version_of_the_cache() {
     let store: Store<Item> = Store::default();
     let mut events = Vec::new();
     store.apply(Entry::Good(Arc::new(read(&labelled("a", 5)))), &mut events);

@@ -1,4 +1,4 @@
-//! The loop with a controller that does as it is told, in virtual time.
+//! The loop with a scripted controller, in virtual time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,7 +21,7 @@ fn trouble(retry: Retry) -> Failed {
     Failed::new("trouble", "in trouble").with_retry(retry)
 }
 
-/// A plan for the key it was made for.
+/// A plan whose behaviour depends on the name in its key.
 struct Obey(String);
 
 impl Explain for Obey {
@@ -42,7 +42,7 @@ impl Explain for Obey {
     }
 }
 
-/// The question for the next move, which begins an act.
+/// The query for the next move of the script. `act` begins with it.
 struct NextMove;
 
 impl Note for NextMove {
@@ -52,7 +52,7 @@ impl Note for NextMove {
 
 struct Puppet {
     clock: Clock,
-    /// What the n-th act does; after the last everything is fine.
+    /// The behaviour of the n-th call of `act`. Further calls succeed.
     script: Mutex<VecDeque<Move>>,
     acts: Mutex<Vec<(String, u128)>>,
     started: crate::clock::Instant,
@@ -96,13 +96,13 @@ impl Controller for Puppet {
             return Ok(Requeue::AsPlanned);
         }
         let meta = Meta { name: name.as_str().into(), ..Meta::default() };
-        // The first request is refused; what counts is that there is one.
+        // The request fails. The forecast needs a request, so that the sync runs against the server.
         let _ = io.send(Request::status(LEASES, &meta, Body::default()).doing("obey")).await;
         let Some(next) = io.observe_again(()) else { return Ok(Requeue::AsPlanned) };
         match next {
             Some(Move::Fail) => Err(trouble(Retry::Backoff)),
             Some(Move::GiveUp) => Err(trouble(Retry::Forget)),
-            Some(Move::Panic) => panic!("as told"),
+            Some(Move::Panic) => panic!("as scripted"),
             Some(Move::Take(time)) => {
                 io.pause(time).await;
                 Ok(Requeue::AsPlanned)
@@ -126,7 +126,7 @@ impl Controller for Puppet {
     }
 }
 
-/// A cache that is always filled, and in touch or not.
+/// A cache that is always filled. A test can make it lose touch with the API server.
 #[derive(Default)]
 struct Cache {
     lost: Mutex<Option<String>>,
@@ -138,7 +138,7 @@ impl AnyInformer for Cache {
         crate::leader::LEASES
     }
     fn state(&self) -> crate::informer::State {
-        unreachable!("nobody asks")
+        unreachable!("no test reads the state")
     }
     fn len(&self) -> usize {
         0
@@ -216,7 +216,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_acts_before_the_gate_is_open() {
+async fn no_worker_acts_before_the_gate_is_open() {
     let world = world(Settings::new(), &[]);
     world.add("a");
     assert_eq!(world.after(60).await, [0u128; 0]);
@@ -240,7 +240,7 @@ async fn a_standby_that_dropped_keys_replays_its_caches_when_it_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_key_backs_off_and_says_so_until_it_succeeds() {
+async fn a_failing_key_backs_off_and_shows_its_error_until_it_succeeds() {
     let world = world(Settings::new(), &[Move::Fail, Move::Fail, Move::Fail]);
     world.keeper.open();
     world.add("a");
@@ -269,7 +269,7 @@ async fn a_panic_in_one_sync_backs_that_key_off_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_given_up_or_gone_or_behind_does_not_spin() {
+async fn a_forgotten_missing_or_waiting_key_is_not_synced_in_a_loop() {
     let world = world(Settings::new(), &[Move::GiveUp]);
     world.keeper.open();
     for name in ["a", "gone", "behind"] {
@@ -284,7 +284,7 @@ async fn a_key_given_up_or_gone_or_behind_does_not_spin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_comes_back_when_it_asked_to() {
+async fn a_sync_chooses_when_its_key_comes_back() {
     let script = [Move::Again(Requeue::After(Duration::from_secs(481))), Move::Again(Requeue::RateLimited)];
     let world = world(Settings::new(), &script);
     world.keeper.open();
@@ -314,7 +314,7 @@ async fn a_sync_that_waits_for_a_failed_write_does_not_end_the_back_off() {
     world.keeper.open();
     world.add("a");
     let acts = world.after(100).await;
-    // 5 ms after the first failure, a minute after the sync that waits, 10 ms after the second failure.
+    // 5 ms after the first failure, a minute after the unfinished sync, 10 ms after the second failure.
     assert_eq!(acts.len(), 4, "{acts:?}");
     assert!((60_000..60_015).contains(&acts[2]) && (10..15).contains(&(acts[3] - acts[2])), "{acts:?}");
 }
@@ -353,7 +353,7 @@ async fn a_shadow_decides_without_the_gate_and_never_acts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_shadow_wants_for_more_than_a_minute_is_a_difference() {
+async fn a_write_that_a_shadow_wants_for_more_than_a_minute_is_a_difference() {
     let world = world(Settings::new().with_shadow(true), &[]);
     world.add("a");
     world.after(5).await;
@@ -379,11 +379,11 @@ async fn a_plan_is_due_in_shadow_mode_too() {
         decided("ns/every-60"),
         ["1970-01-01T00:00:00Z", "1970-01-01T00:01:00Z", "1970-01-01T00:02:00Z", "1970-01-01T00:03:00Z"]
     );
-    assert_eq!((decided("ns/once").len(), decided("ns/at-once").len()), (1, 1), "nothing spins");
+    assert_eq!((decided("ns/once").len(), decided("ns/at-once").len()), (1, 1), "no sync runs in a loop");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_is_due_whatever_becomes_of_the_one_before() {
+async fn a_plan_is_due_after_any_outcome_of_the_sync_before() {
     for trouble in
         [Move::Fail, Move::GiveUp, Move::Panic, Move::Again(Requeue::RateLimited), Move::Again(Requeue::AsPlanned)]
     {
@@ -393,7 +393,7 @@ async fn a_plan_is_due_whatever_becomes_of_the_one_before() {
         let acts = world.after(1800).await;
         let longest = acts.windows(2).map(|pair| pair[1] - pair[0]).max();
         assert!(longest <= Some(60_000) && acts.last() >= Some(&1_740_000), "{acts:?}");
-        assert!(acts.len() < 60, "nothing spins: {acts:?}");
+        assert!(acts.len() < 60, "no sync runs in a loop: {acts:?}");
     }
 }
 
@@ -408,23 +408,23 @@ async fn a_back_off_that_ends_before_the_plan_is_due_comes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_key_is_said_so() {
+async fn an_invalid_key_is_reported() {
     let world = world(Settings::new(), &[]);
-    assert_eq!(world.running.explain(Some("ns/"))["error"], "\"ns/\" is no key");
+    assert_eq!(world.running.explain(Some("ns/"))["error"], "bad key \"ns/\"");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_lost_touch_is_named_until_it_is_back() {
+async fn readiness_names_a_cache_that_lost_touch_until_it_recovers() {
     let world = world(Settings::new(), &[]);
     assert_eq!(world.running.ready(), Ok(()));
-    *world.puppet.cache.lost.lock() = Some("nothing heard of leases for 91s: refused".to_owned());
-    assert_eq!(world.running.ready(), Err("test: nothing heard of leases for 91s: refused".to_owned()));
+    *world.puppet.cache.lost.lock() = Some("no list or watch of leases for 91s: refused".to_owned());
+    assert_eq!(world.running.ready(), Err("test: no list or watch of leases for 91s: refused".to_owned()));
     *world.puppet.cache.lost.lock() = None;
     assert_eq!(world.running.ready(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn caches_are_kept_as_the_operator_wants_it() {
+async fn informers_follow_the_settings_of_the_operator() {
     let period = Duration::from_hours(1);
     let usual = context(Settings::new()).1.caches();
     assert!(usual.streaming && usual.metrics.is_some() && usual.resync.is_some());
@@ -439,7 +439,7 @@ async fn caches_are_kept_as_the_operator_wants_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_plan_without_end_a_little_is_remembered() {
+async fn long_plans_are_remembered_in_part() {
     let world = world(Settings::new().with_shadow(true), &[]);
     world.add("huge");
     world.after(1).await;

@@ -1,9 +1,9 @@
-//! Revisions of an owner.
+//! The revisions of an owner.
 
 use super::*;
 use crate::revision::{CONTROLLER_REVISIONS, Data, Numbers};
 
-/// The data of the revision that is stored.
+/// The data of the revision to store.
 fn data() -> &'static Data {
     Box::leak(Box::new(Data::from_value(template("a"), Numbers::Exact).unwrap()))
 }
@@ -12,7 +12,7 @@ fn template(version: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": version}]}})
 }
 
-/// A revision of that template on the server.
+/// A revision with that template, as stored on the server.
 fn revision(version: &str, owner: &str) -> Value {
     let mut template = template(version);
     template["$patch"] = json!("replace");
@@ -21,7 +21,7 @@ fn revision(version: &str, owner: &str) -> Value {
     json!({"metadata": metadata, "revision": 1, "data": {"spec": {"template": template}}})
 }
 
-/// Stores a revision and records an Event of what became of it.
+/// Stores a revision and records its outcome as an Event.
 async fn store(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let outcome = match StoreRevision::new(owner(), "web-1", data(), String::new()).send(Body::default(), io).await {
         Ok(Stored::There(there)) => format!("there as {}", there.meta.name),
@@ -50,7 +50,7 @@ async fn a_revision_whose_name_is_taken_is_compared() {
     assert!(world.ledger.awaits_write(&Uid::new("SET"), CONTROLLER_REVISIONS));
 }
 
-/// Stores a revision if its owner is still there.
+/// Stores a revision if its owner still exists.
 async fn store_if_still_there(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_still_there();
     let _ = store.send(Body::default(), io).await;
@@ -58,7 +58,7 @@ async fn store_if_still_there(io: Io<'_, Count>) -> Result<Requeue, Failed> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_revision_is_stored_for_an_owner_that_is_gone() {
+async fn no_revision_is_stored_for_an_owner_that_does_not_exist() {
     let owner_as = |metadata: Value| (200, json!({"metadata": metadata}));
     let deleted =
         json!({"name": "web", "uid": "SET", "resourceVersion": "9", "deletionTimestamp": "2026-01-01T00:00:00Z"});
@@ -66,7 +66,7 @@ async fn no_revision_is_stored_for_an_owner_that_is_gone() {
         (owner_as(json!({"name": "web", "uid": "SET", "resourceVersion": "9"})), true, false),
         (owner_as(json!({"name": "web", "uid": "ANOTHER", "resourceVersion": "9"})), false, true),
         (owner_as(deleted), false, false),
-        ((404, status("NotFound", "it is gone")), false, true),
+        ((404, status("NotFound", "it does not exist")), false, true),
         ((403, status("Forbidden", "no")), false, false),
     ] {
         let shown = answer.clone();
@@ -79,17 +79,17 @@ async fn no_revision_is_stored_for_an_owner_that_is_gone() {
     }
 }
 
-/// Gives a revision the number 3, and deletes it.
+/// Gives a revision the number 3, then deletes it.
 async fn renumber(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
     let renumbered = Change::renumber(owner(), &revision, 3, io).await;
     renumbered.map_err(|refused| Failed::new("refused", format!("{refused:?}")))?;
-    delete_revision(&revision, "nobody uses it", "cannot delete", io).await?;
+    delete_revision(&revision, "it is unused", "cannot delete", io).await?;
     Ok(Requeue::AsPlanned)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_is_replaced_as_the_server_has_it_and_deleted_as_it_was_left() {
+async fn a_revision_is_replaced_from_its_live_state_and_deleted_at_its_written_version() {
     let world = world(|method, name, _| match method {
         "GET" => (200, revision("b", "SET")),
         _ => (200, object(name, 9)),
@@ -106,7 +106,7 @@ async fn a_revision_is_replaced_as_the_server_has_it_and_deleted_as_it_was_left(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_read_of_a_revision_says_why_it_is_not_replaced() {
+async fn the_account_states_why_a_revision_was_not_replaced() {
     let numbered = |owner: &'static str| {
         let mut numbered = revision("b", owner);
         numbered["revision"] = json!(3);
@@ -119,9 +119,9 @@ async fn what_is_read_of_a_revision_says_why_it_is_not_replaced() {
     let (outcome, account) = world.run(renumber).await;
     outcome.unwrap();
     assert_eq!(world.requests(), ["GET web-1", "DELETE web-1"]);
-    assert!(account[1].ends_with("1 left out: ControllerRevision web-1 is as it is to be already"), "{account:?}");
+    assert!(account[1].ends_with("1 left out: ControllerRevision web-1 already has the wanted content"), "{account:?}");
     let (outcome, account) = numbered("OTHER").run(renumber).await;
     assert_eq!(outcome.unwrap_err().to_string(), "Gone");
-    let cause = "1 left out: ControllerRevision web-1 has another controller, or is another one";
+    let cause = "1 left out: ControllerRevision web-1 has another controller, or was replaced";
     assert!(account[1].ends_with(cause) && account[2].ends_with(cause), "{account:?}");
 }

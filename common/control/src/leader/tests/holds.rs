@@ -23,7 +23,7 @@ async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
         "{}",
         a.status.summary()
     );
-    // Far beyond the time that the Lease states.
+    // Far beyond the lease duration of the hold.
     pass(Duration::from_hours(24)).await;
     assert!(!a.gate.is_open());
     assert_eq!(server.writes(0), 0);
@@ -34,7 +34,7 @@ async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_ends_when_its_lease_is_held_and_nobody_follows() {
+async fn a_leader_ends_when_its_lease_is_held_and_no_standby_takes_over() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
@@ -51,12 +51,12 @@ async fn a_leader_ends_when_its_lease_is_held_and_nobody_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
+async fn a_lease_deleted_under_its_leader_is_left_to_that_leader() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     let b = candidate(&server, 1, 0);
     wait_open(&a).await;
-    // At once: the standby has lost the race for the Lease, and has not polled since.
+    // Soon after the start: the standby has lost the race for the Lease and has not polled since.
     pass(SECOND / 10).await;
     server.put(None);
     for _ in 0..300 {
@@ -65,7 +65,7 @@ async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
     }
     assert_eq!(server.holder(), "c0");
     assert!(a.gate.is_open());
-    // A leader that is gone, too, is followed after its time.
+    // If the leader has crashed as well, the standby takes over after the lease duration.
     a.task.abort();
     pass(SECOND / 10).await;
     server.put(None);
@@ -74,7 +74,7 @@ async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_says_until_when_a_second_writer_is_expected() {
+async fn an_annotation_gives_the_time_until_which_a_second_writer_is_expected() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;

@@ -1,4 +1,4 @@
-//! Elections among versions: hand-over, probation, failure, roll-back, and electors that know nothing of these.
+//! Elections among versions: hand-over, probation, failure, roll-back, and electors without probation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ const A: &str = "1.0.0+a";
 const B: &str = "1.1.0+b";
 const C: &str = "1.2.0+c";
 const PROBATION: Duration = Duration::from_mins(1);
-/// How long a container is down between two of its processes.
+/// The time between the end of a container's process and the start of the next one.
 const RESTART: Duration = Duration::from_secs(2);
 
 fn settings_of(version: &str, identity: &str) -> Settings {
@@ -19,21 +19,21 @@ fn settings_of(version: &str, identity: &str) -> Settings {
     }
 }
 
-/// A candidate whose version matters, and which is not ended by a question.
+/// A candidate with a probation that keeps leading when a standby asks for its Lease.
 fn versioned(server: &Server, who: usize, version: &str) -> Candidate {
     start(server, who, 0, settings_of(version, &format!("{version}/{who}")), || true)
 }
 
-/// What becomes of the processes of a container.
+/// The behaviour of a container's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quality {
-    /// They run until they are told to end.
+    /// They run until they are stopped.
     Good,
-    /// They crash after they have led for that long.
+    /// They crash after they have led for this time.
     CrashesAfterLeading(Duration),
 }
 
-/// A container: a process of one version, which is started again whenever it ends. Dropping it deletes it at once.
+/// A container that restarts its process, always of the same version. Dropping the container kills the process.
 struct Container {
     current: Arc<Mutex<Arc<Candidate>>>,
     starts: Arc<AtomicUsize>,
@@ -91,7 +91,7 @@ impl Container {
         self.starts.load(Ordering::Relaxed)
     }
 
-    /// Ends as a Pod that is deleted.
+    /// Stops the container like the deletion of its Pod.
     async fn delete(self) {
         self.kubelet.abort();
         self.now().end_in_order().await;
@@ -106,7 +106,7 @@ impl Drop for Container {
 }
 
 impl Candidate {
-    /// Ends as a process does that is told to: a little work is finished before the Lease is given up.
+    /// Ends like a process that is stopped: finishes a little work before it releases the Lease.
     async fn end_in_order(&self) {
         self.stop.drain();
         pass(Duration::from_millis(50)).await;
@@ -115,17 +115,18 @@ impl Candidate {
     }
 
     async fn ended(&self) {
-        // Nothing is ever sent: only the end of the task ends this.
+        // Nothing is ever sent. The channel closes when the task ends.
         let _ = self.running.clone().changed().await;
     }
 }
 
-/// How long it took until the condition held, and how long nobody of these led meanwhile. Two never lead at once.
+/// Runs until the condition is true. Returns how long that took, and how long there was no leader. Fails if two containers lead
+/// at once.
 async fn until(containers: &[&Container], most: Duration, condition: impl Fn() -> bool) -> (Duration, Duration) {
     step_until(containers, Duration::from_millis(5), most, condition).await
 }
 
-/// For how long nobody of these led in that time. Two never lead at once.
+/// Runs for `time`. Returns how long there was no leader. Fails if two containers lead at once.
 async fn watch_for(containers: &[&Container], time: Duration) -> Duration {
     let end = containers[0].now().clock.instant() + time;
     let over = || containers[0].now().clock.instant() >= end;
@@ -169,13 +170,13 @@ fn counted(candidate: &Candidate, result: &str) -> u64 {
 async fn leading_a(server: &Server) -> Container {
     let a = Container::run(server, 0, A, Quality::Good);
     until(&[&a], SECOND, || a.leads()).await;
-    assert_eq!(a.ready(), Ok(()), "who follows nobody is on no probation");
+    assert_eq!(a.ready(), Ok(()), "a leader without a predecessor has no probation");
     pass(SECOND * 21).await;
     a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_version_asks_is_given_the_lease_within_a_second_and_is_ready_after_its_probation() {
+async fn a_new_version_gets_the_lease_within_a_second_of_asking_and_is_ready_after_its_probation() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::Good);
@@ -192,10 +193,10 @@ async fn a_new_version_asks_is_given_the_lease_within_a_second_and_is_ready_afte
     assert_eq!(annotation(&server, probation::ASKS), None);
     assert_eq!(annotation(&server, probation::RESERVED), None);
     assert!(said(&b.now(), "ProbationBegun: version 1.1.0+b leads on probation for 1m0s"));
-    assert!(b.now().gate.opened().await.left.is_some(), "the leader has left what it wrote");
+    assert!(b.now().gate.opened().await.left.is_some(), "the leader has left its written versions");
     pass(SECOND * 12 + Duration::from_millis(500)).await;
     assert_eq!(b.ready().unwrap_err(), "on probation: leads for 12s of 1m0s");
-    assert_eq!((a.starts(), a.leads(), a.ready()), (2, false, Ok(())), "who gave the Lease up stands by");
+    assert_eq!((a.starts(), a.leads(), a.ready()), (2, false, Ok(())), "the former leader stands by");
     pass(SECOND * 46).await;
     assert!(b.ready().is_err());
     pass(SECOND * 4).await;
@@ -204,11 +205,11 @@ async fn a_new_version_asks_is_given_the_lease_within_a_second_and_is_ready_afte
     assert!(said(&b.now(), "ProbationPassed"));
     assert_eq!((counted(&b.now(), "begun"), counted(&b.now(), "passed"), counted(&b.now(), "failed")), (1, 1, 0));
     assert_eq!(watch_for(&[&a, &b], SECOND * 600).await, Duration::ZERO);
-    assert_eq!((a.starts(), b.starts()), (2, 1), "nobody asks any more");
+    assert_eq!((a.starts(), b.starts()), (2, 1), "no standby asks for the Lease any more");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_dies_on_probation_is_followed_by_the_old_one_and_not_given_the_lease_again() {
+async fn a_version_that_crashes_on_probation_is_replaced_by_the_old_version_for_good() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 20));
@@ -222,16 +223,16 @@ async fn a_version_that_dies_on_probation_is_followed_by_the_old_one_and_not_giv
     assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A));
     assert_eq!(annotation(&server, probation::PRECEDED_BY), None);
     assert_eq!(annotation(&server, probation::PROBATION), None);
-    assert_eq!(a.ready(), Ok(()), "who has led before is on no probation");
+    assert_eq!(a.ready(), Ok(()), "a proven version has no probation");
     assert!(said(&a.now(), "ProbationFailed: version 1.1.0+b has failed its probation; version 1.0.0+a leads"));
     assert_eq!(counted(&a.now(), "failed"), 1);
     let without = watch_for(&[&a, &b], SECOND * 1800).await;
-    assert_eq!((without, b.starts()), (Duration::ZERO, 2), "it neither leads nor dies again");
+    assert_eq!((without, b.starts()), (Duration::ZERO, 2), "it neither leads nor crashes again");
     assert_eq!(
         b.ready().unwrap_err(),
         "version 1.1.0+b has failed its probation and stands by as the last resort; to let it try again: kubectl annotate lease -n kube-system replicaset-controller nonet/failed-"
     );
-    // What the line says works.
+    // The command in the message works.
     {
         let mut state = server.state.lock();
         state.version += 1;
@@ -244,7 +245,7 @@ async fn a_version_that_dies_on_probation_is_followed_by_the_old_one_and_not_giv
 }
 
 #[tokio::test(start_paused = true)]
-async fn among_two_old_standbys_the_new_one_gets_the_lease() {
+async fn a_new_version_gets_the_lease_although_old_standbys_wait() {
     for seed in 0..4 {
         let server = Server::new();
         let a = leading_a(&server).await;
@@ -254,14 +255,14 @@ async fn among_two_old_standbys_the_new_one_gets_the_lease() {
         let all = [&a, &standbys[0], &standbys[1], &b];
         until(&all, SECOND * 10, || b.leads()).await;
         let transitions = server.lease()["spec"]["leaseTransitions"].clone();
-        assert_eq!(transitions, 1, "nobody was in between");
+        assert_eq!(transitions, 1, "the Lease went from the leader to the new version directly");
         watch_for(&all, PROBATION * 2).await;
         assert!(b.leads() && all.iter().all(|container| container.ready() == Ok(())));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_taken_by_whom_it_was_reserved_for_is_taken_by_another_after_five_seconds() {
+async fn a_reserved_lease_that_is_not_taken_goes_to_another_candidate_after_five_seconds() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let standby = Container::run(&server, 2, A, Quality::Good);
@@ -275,7 +276,7 @@ async fn a_lease_that_is_not_taken_by_whom_it_was_reserved_for_is_taken_by_anoth
     assert_eq!(
         annotation(&server, probation::FAILED).as_deref(),
         Some(B),
-        "it was given the Lease and did not take it"
+        "it did not take the Lease that was reserved for it"
     );
 }
 
@@ -292,12 +293,12 @@ async fn a_version_that_always_crashes_leads_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_version_alone_leads_whatever_it_did_before() {
+async fn a_failed_version_leads_when_it_is_alone() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 5));
     until(&[&a, &b], SECOND * 60, || annotation(&server, probation::FAILED).is_some() && a.leads()).await;
-    // Its own death on probation and its failure make it wait; that nobody else comes makes it lead.
+    // Version B waits because of its crash on probation and its failure. It leads because there are no other candidates.
     drop(a);
     let (took, _) = until(&[&b], SECOND * 60, || b.leads()).await;
     assert!(took >= SECOND * 40 && took <= SECOND * 50, "{took:?}");
@@ -306,7 +307,7 @@ async fn a_new_version_alone_leads_whatever_it_did_before() {
     let (took, _) = until(&[&b], SECOND * 60, || b.leads()).await;
     assert!(took >= SECOND * 40 && took <= SECOND * 55, "{took:?}");
     drop(b);
-    // A replica of it that does not crash proves it.
+    // A replica of version B that does not crash proves the version.
     let good = Container::run(&server, 3, B, Quality::Good);
     until(&[&good], SECOND * 60, || good.leads()).await;
     watch_for(&[&good], PROBATION + SECOND * 3).await;
@@ -340,7 +341,7 @@ async fn a_roll_back_needs_no_probation() {
     let b2 = Container::run(&server, 2, B, Quality::Good);
     pass(SECOND * 30).await;
     assert_eq!(b2.ready(), Ok(()));
-    // Replicas of the old version come back, one after the other, and those of the new one go.
+    // Replicas of the old version start one after the other, and replicas of the new version stop.
     let a = Container::run(&server, 0, A, Quality::Good);
     pass(SECOND).await;
     assert_eq!(a.ready(), Ok(()));
@@ -372,7 +373,7 @@ async fn a_roll_back_in_the_middle_of_a_probation_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_on_probation_is_asked_for_nothing() {
+async fn no_standby_asks_a_leader_on_probation_for_its_lease() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::Good);
@@ -389,7 +390,7 @@ async fn a_leader_on_probation_is_asked_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_asks_only_once_its_caches_are_full() {
+async fn a_standby_does_not_ask_before_its_caches_are_full() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let warm = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -413,11 +414,11 @@ async fn a_lease_is_handed_over_without_the_right_to_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_whose_answer_is_lost_is_a_question() {
+async fn a_request_for_the_lease_counts_although_its_answer_is_lost() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::Good);
-    // The first two requests are the read of the Lease and the watch; the third is the question.
+    // The first two requests are the read of the Lease and the watch. The third one asks for the Lease.
     let before = server.state.lock().requests;
     while server.state.lock().requests < before + 2 {
         pass(Duration::from_millis(1)).await;
@@ -430,7 +431,7 @@ async fn a_question_whose_answer_is_lost_is_a_question() {
     assert!(b.leads() && b.ready().is_ok());
 }
 
-/// An elector as client-go's: it takes what is free or has run out, renews, and writes metadata back as it read it.
+/// An elector like client-go's: takes an available or expired Lease, renews it, and writes its metadata back unchanged.
 struct ClientGo {
     task: JoinHandle<()>,
     leads: Arc<std::sync::atomic::AtomicBool>,
@@ -503,14 +504,14 @@ impl Drop for ClientGo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_elector_of_client_go_that_leads_is_not_asked_and_what_it_leaves_is_not_believed() {
+async fn a_client_go_leader_is_not_asked_for_its_lease_and_outdated_annotations_are_ignored() {
     let server = Server::new();
     let a = leading_a(&server).await;
     a.delete().await;
     let foreign = ClientGo::run(&server, 4);
     pass(SECOND).await;
     assert!(foreign.leads());
-    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A), "it leaves in place what it does not know");
+    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A), "unknown annotations stay in place");
     let b = Container::run(&server, 1, B, Quality::Good);
     watch_for(&[&b], SECOND * 120).await;
     assert_eq!((foreign.leads(), b.leads(), b.ready(), server.writes(1)), (true, false, Ok(()), 0));
@@ -519,12 +520,12 @@ async fn an_elector_of_client_go_that_leads_is_not_asked_and_what_it_leaves_is_n
     assert_eq!(
         (b.ready(), annotation(&server, probation::PRECEDED_BY)),
         (Ok(()), None),
-        "there is nobody to go back to"
+        "there is no proven predecessor"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_elector_of_client_go_beside_a_hand_over_is_not_disturbed_and_disturbs_nothing() {
+async fn a_client_go_elector_and_a_hand_over_do_not_disturb_each_other() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 10));
@@ -533,7 +534,7 @@ async fn an_elector_of_client_go_beside_a_hand_over_is_not_disturbed_and_disturb
     for _ in 0..12_000 {
         pass(Duration::from_millis(50)).await;
         let lead = [a.leads(), b.leads(), foreign.leads()];
-        // The elector learns a moment later that it has lost its Lease, as it would without us.
+        // This elector notices the loss of its Lease only at its next attempt, which would be the same among client-go electors.
         assert!(!(lead[0] && lead[1]), "two versions lead at once");
         assert!(!(foreign.leads() && (lead[0] || lead[1])), "two electors lead at once");
         for (was, is) in were.iter_mut().zip(lead) {
@@ -544,9 +545,9 @@ async fn an_elector_of_client_go_beside_a_hand_over_is_not_disturbed_and_disturb
     assert!(a.leads() || b.leads() || foreign.leads());
 }
 
-/// Whatever crashes and whatever is lost on the way: no two lead at once, and a version that works leads in the end.
+/// With any crashes and losses, at most one container leads at a time, and a working version leads in the end.
 #[tokio::test(start_paused = true)]
-async fn no_mix_of_versions_and_faults_ends_without_a_leader_or_with_two() {
+async fn every_mix_of_versions_and_faults_ends_with_exactly_one_leader() {
     for seed in 0..12 {
         let server = Server::new();
         let dice = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 5000 + seed);

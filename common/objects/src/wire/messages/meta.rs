@@ -1,4 +1,4 @@
-//! Metadata, and failures.
+//! Object and list metadata, and `Status`.
 
 use crate::wire::schema::{
     Message,
@@ -6,7 +6,7 @@ use crate::wire::schema::{
     always, list, map, nonzero, opaque, optional,
 };
 
-/// `meta/v1.ObjectMeta`.
+/// Schema of `meta/v1.ObjectMeta`.
 pub static OBJECT_META: Message = Message {
     name: "meta/v1.ObjectMeta",
     fields: &[
@@ -28,7 +28,6 @@ pub static OBJECT_META: Message = Message {
     ],
 };
 
-/// `meta/v1.OwnerReference`.
 pub(super) static OWNER_REFERENCE: Message = Message {
     name: "meta/v1.OwnerReference",
     fields: &[
@@ -41,7 +40,6 @@ pub(super) static OWNER_REFERENCE: Message = Message {
     ],
 };
 
-/// `meta/v1.ManagedFieldsEntry`.
 pub(super) static MANAGED_FIELDS_ENTRY: Message = Message {
     name: "meta/v1.ManagedFieldsEntry",
     fields: &[
@@ -55,7 +53,7 @@ pub(super) static MANAGED_FIELDS_ENTRY: Message = Message {
     ],
 };
 
-/// `meta/v1.ListMeta`.
+/// Schema of `meta/v1.ListMeta`; `shardInfo` is opaque.
 pub static LIST_META: Message = Message {
     name: "meta/v1.ListMeta",
     fields: &[
@@ -67,7 +65,7 @@ pub static LIST_META: Message = Message {
     ],
 };
 
-/// `meta/v1.Status`.
+/// Schema of `meta/v1.Status`.
 pub static STATUS: Message = Message {
     name: "meta/v1.Status",
     fields: &[
@@ -80,7 +78,6 @@ pub static STATUS: Message = Message {
     ],
 };
 
-/// `meta/v1.StatusDetails`.
 pub(super) static STATUS_DETAILS: Message = Message {
     name: "meta/v1.StatusDetails",
     fields: &[
@@ -93,11 +90,10 @@ pub(super) static STATUS_DETAILS: Message = Message {
     ],
 };
 
-/// `meta/v1.StatusCause`.
 pub(super) static STATUS_CAUSE: Message = Message {
     name: "meta/v1.StatusCause",
     fields: &[nonzero(1, "reason", Text), nonzero(2, "message", Text), nonzero(3, "field", Text)],
 };
 
-/// Any object, of which only the metadata is read. It is the first field of every kind, and all that `PartialObjectMetadata` has.
+/// Any object, for reading only its metadata: field 1 of every kind, and the only field of `PartialObjectMetadata`.
 pub static OBJECT: Message = Message { name: "object", fields: &[always(1, "metadata", Object(&OBJECT_META))] };

@@ -7,7 +7,7 @@ use crate::wire::schema::{
     always, list, map, nonzero, opaque, optional,
 };
 
-/// `core/v1.Service`.
+/// Schema of `core/v1.Service`; `status` is opaque.
 pub static SERVICE: Message = Message {
     name: "core/v1.Service",
     fields: &[
@@ -17,7 +17,6 @@ pub static SERVICE: Message = Message {
     ],
 };
 
-/// `core/v1.ServiceSpec`.
 pub(super) static SERVICE_SPEC: Message = Message {
     name: "core/v1.ServiceSpec",
     fields: &[
@@ -44,7 +43,6 @@ pub(super) static SERVICE_SPEC: Message = Message {
     ],
 };
 
-/// `core/v1.ServicePort`.
 pub(super) static SERVICE_PORT: Message = Message {
     name: "core/v1.ServicePort",
     fields: &[
@@ -57,13 +55,12 @@ pub(super) static SERVICE_PORT: Message = Message {
     ],
 };
 
-/// `core/v1.Endpoints`.
+/// Schema of `core/v1.Endpoints`.
 pub static ENDPOINTS: Message = Message {
     name: "core/v1.Endpoints",
     fields: &[always(1, "metadata", Object(&OBJECT_META)), list(2, "subsets", Object(&ENDPOINT_SUBSET))],
 };
 
-/// `core/v1.EndpointSubset`.
 pub(super) static ENDPOINT_SUBSET: Message = Message {
     name: "core/v1.EndpointSubset",
     fields: &[
@@ -73,7 +70,6 @@ pub(super) static ENDPOINT_SUBSET: Message = Message {
     ],
 };
 
-/// `core/v1.EndpointAddress`.
 pub(super) static ENDPOINT_ADDRESS: Message = Message {
     name: "core/v1.EndpointAddress",
     fields: &[
@@ -84,7 +80,6 @@ pub(super) static ENDPOINT_ADDRESS: Message = Message {
     ],
 };
 
-/// `core/v1.EndpointPort`.
 pub(super) static ENDPOINT_PORT: Message = Message {
     name: "core/v1.EndpointPort",
     fields: &[
@@ -95,7 +90,6 @@ pub(super) static ENDPOINT_PORT: Message = Message {
     ],
 };
 
-/// `core/v1.ObjectReference`.
 pub(super) static OBJECT_REFERENCE: Message = Message {
     name: "core/v1.ObjectReference",
     fields: &[
@@ -109,7 +103,7 @@ pub(super) static OBJECT_REFERENCE: Message = Message {
     ],
 };
 
-/// `discovery/v1.EndpointSlice`.
+/// Schema of `discovery/v1.EndpointSlice`.
 pub static ENDPOINT_SLICE: Message = Message {
     name: "discovery/v1.EndpointSlice",
     fields: &[
@@ -120,7 +114,6 @@ pub static ENDPOINT_SLICE: Message = Message {
     ],
 };
 
-/// `discovery/v1.Endpoint`.
 pub(super) static ENDPOINT: Message = Message {
     name: "discovery/v1.Endpoint",
     fields: &[
@@ -135,25 +128,20 @@ pub(super) static ENDPOINT: Message = Message {
     ],
 };
 
-/// `discovery/v1.EndpointConditions`.
 pub(super) static ENDPOINT_CONDITIONS: Message = Message {
     name: "discovery/v1.EndpointConditions",
     fields: &[optional(1, "ready", Bool), optional(2, "serving", Bool), optional(3, "terminating", Bool)],
 };
 
-/// `discovery/v1.EndpointHints`.
 pub(super) static ENDPOINT_HINTS: Message = Message {
     name: "discovery/v1.EndpointHints",
     fields: &[list(1, "forZones", Object(&FOR_ZONE)), list(2, "forNodes", Object(&FOR_NODE))],
 };
 
-/// `discovery/v1.ForZone`.
 pub(super) static FOR_ZONE: Message = Message { name: "discovery/v1.ForZone", fields: &[always(1, "name", Text)] };
 
-/// `discovery/v1.ForNode`.
 pub(super) static FOR_NODE: Message = Message { name: "discovery/v1.ForNode", fields: &[always(1, "name", Text)] };
 
-/// `discovery/v1.EndpointPort`.
 pub(super) static SLICE_PORT: Message = Message {
     name: "discovery/v1.EndpointPort",
     fields: &[

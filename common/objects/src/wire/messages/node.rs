@@ -7,7 +7,7 @@ use crate::wire::schema::{
     always, list, map, nonzero, opaque, optional,
 };
 
-/// `core/v1.Node`.
+/// Schema of `core/v1.Node` with its nested messages; most lists in `status` are opaque.
 pub static NODE: Message = Message {
     name: "core/v1.Node",
     fields: &[
@@ -17,7 +17,6 @@ pub static NODE: Message = Message {
     ],
 };
 
-/// `core/v1.NodeSpec`.
 pub(super) static NODE_SPEC: Message = Message {
     name: "core/v1.NodeSpec",
     fields: &[
@@ -31,7 +30,6 @@ pub(super) static NODE_SPEC: Message = Message {
     ],
 };
 
-/// `core/v1.Taint`.
 pub(super) static TAINT: Message = Message {
     name: "core/v1.Taint",
     fields: &[
@@ -42,7 +40,6 @@ pub(super) static TAINT: Message = Message {
     ],
 };
 
-/// `core/v1.NodeStatus`.
 pub(super) static NODE_STATUS: Message = Message {
     name: "core/v1.NodeStatus",
     fields: &[
@@ -63,7 +60,6 @@ pub(super) static NODE_STATUS: Message = Message {
     ],
 };
 
-/// `core/v1.NodeCondition`.
 pub(super) static NODE_CONDITION: Message = Message {
     name: "core/v1.NodeCondition",
     fields: &[
@@ -76,13 +72,12 @@ pub(super) static NODE_CONDITION: Message = Message {
     ],
 };
 
-/// `coordination/v1.Lease`.
+/// Schema of `coordination/v1.Lease`.
 pub static LEASE: Message = Message {
     name: "coordination/v1.Lease",
     fields: &[always(1, "metadata", Object(&OBJECT_META)), always(2, "spec", Object(&LEASE_SPEC))],
 };
 
-/// `coordination/v1.LeaseSpec`.
 pub(super) static LEASE_SPEC: Message = Message {
     name: "coordination/v1.LeaseSpec",
     fields: &[

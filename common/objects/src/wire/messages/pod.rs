@@ -1,4 +1,4 @@
-//! Pods.
+//! `core/v1.Pod` with its nested messages.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{
@@ -7,7 +7,7 @@ use crate::wire::schema::{
     always, inlined, list, map, nonzero, opaque, optional,
 };
 
-/// `core/v1.Pod`.
+/// Schema of `core/v1.Pod` with its nested messages, as far as projections read them.
 pub static POD: Message = Message {
     name: "core/v1.Pod",
     fields: &[
@@ -17,7 +17,6 @@ pub static POD: Message = Message {
     ],
 };
 
-/// `core/v1.PodSpec`.
 pub(super) static POD_SPEC: Message = Message {
     name: "core/v1.PodSpec",
     fields: &[
@@ -66,11 +65,9 @@ pub(super) static POD_SPEC: Message = Message {
     ],
 };
 
-/// `core/v1.Volume`.
 pub(super) static VOLUME: Message =
     Message { name: "core/v1.Volume", fields: &[always(1, "name", Text), inlined(2, &VOLUME_SOURCE)] };
 
-/// `core/v1.VolumeSource`.
 pub(super) static VOLUME_SOURCE: Message = Message {
     name: "core/v1.VolumeSource",
     fields: &[
@@ -107,13 +104,11 @@ pub(super) static VOLUME_SOURCE: Message = Message {
     ],
 };
 
-/// `core/v1.PersistentVolumeClaimVolumeSource`.
 pub(super) static PERSISTENT_VOLUME_CLAIM_VOLUME_SOURCE: Message = Message {
     name: "core/v1.PersistentVolumeClaimVolumeSource",
     fields: &[always(1, "claimName", Text), nonzero(2, "readOnly", Bool)],
 };
 
-/// `core/v1.Container`.
 pub(super) static CONTAINER: Message = Message {
     name: "core/v1.Container",
     fields: &[
@@ -145,7 +140,6 @@ pub(super) static CONTAINER: Message = Message {
     ],
 };
 
-/// `core/v1.ContainerPort`.
 pub(super) static CONTAINER_PORT: Message = Message {
     name: "core/v1.ContainerPort",
     fields: &[
@@ -157,7 +151,6 @@ pub(super) static CONTAINER_PORT: Message = Message {
     ],
 };
 
-/// `core/v1.Toleration`.
 pub(super) static TOLERATION: Message = Message {
     name: "core/v1.Toleration",
     fields: &[
@@ -169,7 +162,6 @@ pub(super) static TOLERATION: Message = Message {
     ],
 };
 
-/// `core/v1.Affinity`.
 pub(super) static AFFINITY: Message = Message {
     name: "core/v1.Affinity",
     fields: &[
@@ -179,7 +171,6 @@ pub(super) static AFFINITY: Message = Message {
     ],
 };
 
-/// `core/v1.NodeAffinity`.
 pub(super) static NODE_AFFINITY: Message = Message {
     name: "core/v1.NodeAffinity",
     fields: &[
@@ -188,11 +179,9 @@ pub(super) static NODE_AFFINITY: Message = Message {
     ],
 };
 
-/// `core/v1.NodeSelector`.
 pub(super) static NODE_SELECTOR: Message =
     Message { name: "core/v1.NodeSelector", fields: &[list(1, "nodeSelectorTerms", Object(&NODE_SELECTOR_TERM))] };
 
-/// `core/v1.NodeSelectorTerm`.
 pub(super) static NODE_SELECTOR_TERM: Message = Message {
     name: "core/v1.NodeSelectorTerm",
     fields: &[
@@ -201,13 +190,11 @@ pub(super) static NODE_SELECTOR_TERM: Message = Message {
     ],
 };
 
-/// `core/v1.NodeSelectorRequirement`.
 pub(super) static NODE_SELECTOR_REQUIREMENT: Message = Message {
     name: "core/v1.NodeSelectorRequirement",
     fields: &[always(1, "key", Text), always(2, "operator", Text), list(3, "values", Text)],
 };
 
-/// `core/v1.PodStatus`.
 pub(super) static POD_STATUS: Message = Message {
     name: "core/v1.PodStatus",
     fields: &[
@@ -235,7 +222,6 @@ pub(super) static POD_STATUS: Message = Message {
     ],
 };
 
-/// `core/v1.PodCondition`.
 pub(super) static POD_CONDITION: Message = Message {
     name: "core/v1.PodCondition",
     fields: &[
@@ -249,7 +235,6 @@ pub(super) static POD_CONDITION: Message = Message {
     ],
 };
 
-/// `core/v1.ContainerStatus`.
 pub(super) static CONTAINER_STATUS: Message = Message {
     name: "core/v1.ContainerStatus",
     fields: &[
@@ -271,7 +256,6 @@ pub(super) static CONTAINER_STATUS: Message = Message {
     ],
 };
 
-/// `core/v1.ContainerState`.
 pub(super) static CONTAINER_STATE: Message = Message {
     name: "core/v1.ContainerState",
     fields: &[
@@ -281,7 +265,6 @@ pub(super) static CONTAINER_STATE: Message = Message {
     ],
 };
 
-/// `core/v1.ContainerStateTerminated`.
 pub(super) static CONTAINER_STATE_TERMINATED: Message = Message {
     name: "core/v1.ContainerStateTerminated",
     fields: &[
@@ -295,5 +278,4 @@ pub(super) static CONTAINER_STATE_TERMINATED: Message = Message {
     ],
 };
 
-/// `core/v1.PodIP`.
 pub(super) static POD_IP: Message = Message { name: "core/v1.PodIP", fields: &[always(1, "ip", Text)] };

@@ -1,4 +1,4 @@
-//! Jobs, revisions and claims.
+//! Jobs, ControllerRevisions and `PersistentVolumeClaims`.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{
@@ -7,19 +7,18 @@ use crate::wire::schema::{
     always, list, map, nonzero, opaque, optional,
 };
 
-/// `apps/v1.ControllerRevision`.
+/// Schema of `apps/v1.ControllerRevision`; `data` is JSON text.
 pub static CONTROLLER_REVISION: Message = Message {
     name: "apps/v1.ControllerRevision",
     fields: &[always(1, "metadata", Object(&OBJECT_META)), always(2, "data", Json), always(3, "revision", Int)],
 };
 
-/// `batch/v1.Job`.
+/// Schema of `batch/v1.Job`; `spec` is opaque.
 pub static JOB: Message = Message {
     name: "batch/v1.Job",
     fields: &[always(1, "metadata", Object(&OBJECT_META)), opaque(2, "spec"), always(3, "status", Object(&JOB_STATUS))],
 };
 
-/// `batch/v1.JobStatus`.
 pub(super) static JOB_STATUS: Message = Message {
     name: "batch/v1.JobStatus",
     fields: &[
@@ -37,7 +36,6 @@ pub(super) static JOB_STATUS: Message = Message {
     ],
 };
 
-/// `batch/v1.JobCondition`.
 pub(super) static JOB_CONDITION: Message = Message {
     name: "batch/v1.JobCondition",
     fields: &[
@@ -50,7 +48,7 @@ pub(super) static JOB_CONDITION: Message = Message {
     ],
 };
 
-/// `core/v1.PersistentVolumeClaim`.
+/// Schema of `core/v1.PersistentVolumeClaim`; `status` is opaque.
 pub static PERSISTENT_VOLUME_CLAIM: Message = Message {
     name: "core/v1.PersistentVolumeClaim",
     fields: &[
@@ -60,7 +58,6 @@ pub static PERSISTENT_VOLUME_CLAIM: Message = Message {
     ],
 };
 
-/// `core/v1.PersistentVolumeClaimSpec`.
 pub(super) static PERSISTENT_VOLUME_CLAIM_SPEC: Message = Message {
     name: "core/v1.PersistentVolumeClaimSpec",
     fields: &[
@@ -76,7 +73,6 @@ pub(super) static PERSISTENT_VOLUME_CLAIM_SPEC: Message = Message {
     ],
 };
 
-/// `core/v1.VolumeResourceRequirements`.
 pub(super) static VOLUME_RESOURCE_REQUIREMENTS: Message = Message {
     name: "core/v1.VolumeResourceRequirements",
     fields: &[map(1, "limits", Quantity), map(2, "requests", Quantity)],

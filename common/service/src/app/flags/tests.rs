@@ -359,7 +359,7 @@ fn bad_input_is_one_clear_line() {
         (&["--leader-elect-lease-duration=5s"], "lease duration (5s) must be greater than renew deadline (10s)"),
         (
             &["--leader-elect-lease-duration=10.9s", "--leader-elect-renew-deadline=10.5s"],
-            "in whole seconds as others are told it, must be greater than renew deadline (10.5s)",
+            "which the lease states in whole seconds, must be greater than renew deadline (10.5s)",
         ),
         (
             &["--leader-elect-retry-period=9s"],

@@ -1,4 +1,4 @@
-//! A plan that considers what has changed is the plan that considers everything.
+//! A plan based on the changes equals a plan based on everything.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     zones::{Capacity, Ratios, Zones},
 };
 
-/// Whether two packings say the same.
+/// Whether two packings have the same content.
 fn is_same(one: &Packing, other: &Packing) -> bool {
     let sorted = |packing: &TypePacking| {
         let mut names = packing.pending.clone();
@@ -62,12 +62,12 @@ struct State {
 enum Step {
     Put(Vec<(usize, State)>),
     Remove(Vec<usize>),
-    /// The zone of a Node; `None` if the Node goes.
+    /// The zone of a Node; `None` deletes the Node.
     Node(u8, Option<u8>),
     Service(Value, bool, bool),
-    /// Somebody else changes a slice, in that way.
+    /// Another writer changes a slice; the number selects the kind of change.
     Meddle(prop::sample::Index, u8, prop::sample::Index),
-    /// A sync of which that many writes are made, and whether it remembers anything. `None` for all writes.
+    /// A sync: how many writes take effect (`None` for all), and whether the memory is updated.
     Sync(Option<usize>, bool),
     Restart,
 }
@@ -138,7 +138,7 @@ fn read(index: usize, state: &State) -> Arc<Pod> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-/// A slice as the cache has it after a write of these endpoints.
+/// The slice in the cache after a draft was written.
 fn written(base: &Slice, draft: &Draft, plan: &Plan) -> Slice {
     let reread = |endpoint: &Endpoint| serde_json::from_value(json!(endpoint)).unwrap();
     let mut slice = base.clone();
@@ -151,7 +151,7 @@ fn written(base: &Slice, draft: &Draft, plan: &Plan) -> Slice {
 struct World {
     snapshot: Snapshot,
     made: usize,
-    /// How many plans considered a part of the Pods, and how many considered all.
+    /// The number of plans based on changes; `wholes` counts plans based on everything.
     parts: usize,
     wholes: usize,
 }
@@ -217,7 +217,7 @@ impl World {
         for writes in &plan.writes {
             for draft in &writes.create {
                 if may_write() {
-                    // Names have no order.
+                    // Generated names are not in order of creation.
                     let mut new = Slice::clone(&slice(&format!("{}-{}", self.made * 7 % 10, self.made), []));
                     new.address_type = writes.kind.as_str().into();
                     self.made += 1;
@@ -317,7 +317,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_plan_from_what_changed_is_the_plan_from_everything(
+    fn a_plan_from_the_changes_equals_a_plan_from_everything(
         states in prop::collection::vec(any_state(), 0..PODS),
         spec in any_spec(),
         steps in prop::collection::vec(any_step(), 1..60),
@@ -328,14 +328,14 @@ proptest! {
         for step in steps {
             world.take(step)?;
         }
-        // Left alone, it comes to rest.
+        // Without further steps, the syncs settle.
         for _ in 0..4 {
             world.sync(None, true)?;
         }
     }
 }
 
-/// A Service whose slices are as wanted, once the packing is remembered.
+/// A Service with up-to-date slices and a remembered packing.
 fn settled(pods: usize) -> World {
     let mut world = World::new(&[], 100);
     world.snapshot.zones = snapshot([], 100).zones;
@@ -354,7 +354,7 @@ fn change(pods: &mut Pods, index: usize, ready: bool) {
 }
 
 #[test]
-fn a_change_of_one_pod_considers_the_pods_of_its_slice_however_many_there_are() {
+fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
     for pods in [500, 5_000] {
         let mut world = settled(pods);
         let considered = |world: &World| {
@@ -377,7 +377,7 @@ fn a_change_of_one_pod_considers_the_pods_of_its_slice_however_many_there_are() 
 }
 
 #[test]
-fn what_is_unusual_is_considered_as_a_whole() {
+fn other_changes_make_a_sync_consider_everything() {
     let is_part = |world: &World| Scope::changed(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices).is_some();
     let mut world = settled(300);
     assert!(is_part(&world));
@@ -393,7 +393,7 @@ fn what_is_unusual_is_considered_as_a_whole() {
     elsewhere.node = "nowhere".into();
     world.snapshot.pods.put(Arc::new(elsewhere));
     world.sync(None, true).unwrap();
-    assert!(!is_part(&world), "a Pod was left out");
+    assert!(!is_part(&world), "a Pod was omitted");
     change(&mut world.snapshot.pods, 7, true);
     world.sync(None, true).unwrap();
     assert!(is_part(&world));

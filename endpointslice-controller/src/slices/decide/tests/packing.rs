@@ -1,4 +1,4 @@
-//! Properties of whole syncs: where endpoints are, how many writes that takes, and what consumers see in between.
+//! Properties of whole syncs: the slice of each endpoint, the number of writes, and the view of consumers between writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,13 +25,13 @@ use crate::{
 /// Slices by name.
 type Slices = BTreeMap<String, Slice>;
 
-/// The addresses that are ready in some slice: what a consumer uses.
+/// Returns the ready addresses in any slice, which consumers use.
 fn ready(slices: &Slices) -> BTreeSet<Box<str>> {
     let endpoints = slices.values().flat_map(|slice| &slice.endpoints).filter(|endpoint| endpoint.is_ready());
     endpoints.flat_map(|endpoint| endpoint.addresses.iter().cloned()).collect()
 }
 
-/// The slices after each write of a plan, in the order in which the writes are sent.
+/// Returns the slices after each write of a plan, in the order in which the writes are sent.
 fn prefixes(start: &[Arc<Slice>], writes: &[Writes], round: usize) -> Vec<Slices> {
     let mut now: Slices = start.iter().map(|slice| (slice.metadata.name.to_string(), Slice::clone(slice))).collect();
     let mut all = vec![now.clone()];
@@ -61,7 +61,7 @@ fn prefixes(start: &[Arc<Slice>], writes: &[Writes], round: usize) -> Vec<Slices
     all
 }
 
-/// Fails if an address that is ready before and after is not ready in between.
+/// Fails if an address that is ready at the beginning and at the end is missing in between.
 fn never_missing(prefixes: &[Slices]) -> Result<(), TestCaseError> {
     let (first, last) = (ready(&prefixes[0]), ready(prefixes.last().unwrap()));
     for (at, slices) in prefixes.iter().enumerate() {
@@ -75,7 +75,7 @@ fn number_of_writes(plan: &Plan) -> usize {
     plan.writes.iter().map(Writes::len).sum()
 }
 
-/// What a Pod is like in a round.
+/// The state of a Pod in one round.
 #[derive(Clone, Debug)]
 struct Look {
     exists: bool,
@@ -116,7 +116,7 @@ fn world(pods: &[Look], spec: &Value, slices: Vec<Arc<Slice>>, max_endpoints: us
     Snapshot { service: service(spec), zones: Arc::new(zones), slices, ..snapshot(pods, max_endpoints) }
 }
 
-/// The number of writes that packing may take: every slice that has to change, and what is left over in full slices.
+/// The maximal number of writes: one for each slice that must change, plus new slices for the endpoints beyond the free room.
 fn bound(world: &Snapshot, kind: AddressType) -> usize {
     let port_of = |pod: &Pod| pod.port("web", "TCP").unwrap();
     let has = |pod: &Pod| pod.ips.iter().any(|ip| ip.is_ipv4() == (kind == AddressType::Ipv4));
@@ -221,12 +221,12 @@ proptest! {
                 prop_assert!(!of_kind.is_empty());
             }
             let again = Snapshot { slices: slices.clone(), memory: plan.memory.clone(), ..world };
-            prop_assert!(decide(&again).writes.iter().all(Writes::is_empty), "nothing is left to do");
+            prop_assert!(decide(&again).writes.iter().all(Writes::is_empty), "a second sync writes nothing");
         }
     }
 }
 
-/// A slice with these Pods of the port 8080.
+/// Builds a slice with these Pods and port 8080.
 fn with(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Slice> {
     slice(name, pods)
 }
@@ -254,8 +254,8 @@ fn draft(base: &Arc<Slice>, pods: impl IntoIterator<Item = usize>) -> Draft {
 }
 
 #[test]
-fn updates_are_ordered_so_that_what_moves_is_there_before_it_is_gone() {
-    // The endpoints of a go to b, those of b to c.
+fn a_moved_endpoint_is_added_before_it_is_removed() {
+    // The endpoints of a move to b, those of b to c.
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 6..8), draft(&b, 0..2), draft(&c, 2..6)];
     let out = order_writes(Vec::new(), update, Vec::new(), Creation::Allowed, |_| true);
@@ -264,7 +264,7 @@ fn updates_are_ordered_so_that_what_moves_is_there_before_it_is_gone() {
 }
 
 #[test]
-fn slices_that_exchange_endpoints_take_one_write_more() {
+fn slices_that_exchange_endpoints_take_one_more_write() {
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 2..4), draft(&b, 4..6), draft(&c, 0..2)];
     let out = order_writes(Vec::new(), update.clone(), Vec::new(), Creation::Allowed, |_| true);
@@ -282,32 +282,32 @@ fn slices_that_exchange_endpoints_take_one_write_more() {
         counts,
     };
     never_missing(&prefixes(&world, &[writes], 0)).unwrap();
-    // Nothing can be created for a Service that is being deleted.
+    // Nothing can be created for a terminating Service.
     let out = order_writes(Vec::new(), update, Vec::new(), Creation::Forbidden, |_| true);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (0, 3, 0));
 }
 
 #[test]
-fn a_new_slice_takes_the_place_of_the_one_it_shares_most_with() {
+fn a_new_slice_replaces_the_slice_with_the_most_endpoints_in_common() {
     let (a, b) = (with("a", 0..3), with("b", 3..6));
     let create = vec![Draft::of(&slice("x", [3, 4, 5, 0])), Draft::of(&slice("y", [1, 2]))];
     let create = create.into_iter().map(|draft| Draft { base: None, ..draft }).collect();
     let out = order_writes(create, Vec::new(), vec![a, b], Creation::Allowed, |_| true);
     let shown: Vec<(&str, usize)> =
         out.update.iter().map(|d| (&*d.base.as_ref().unwrap().metadata.name, d.endpoints.len())).collect();
-    // The endpoint 0 moves from a to b.
+    // Endpoint 0 moves from a to b.
     assert_eq!(shown, [("b", 4), ("a", 2)]);
 }
 
 #[test]
-fn a_slice_of_somebody_else_is_not_written_over() {
+fn a_slice_of_another_owner_is_not_reused() {
     let create = vec![Draft { base: None, ..Draft::of(&slice("x", 0..2)) }];
     let out = order_writes(create, Vec::new(), vec![with("a", 0..2)], Creation::Allowed, |_| false);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 0, 1));
 }
 
 #[test]
-fn hints_are_for_the_zone_or_the_node_of_each_ready_endpoint() {
+fn ready_endpoints_are_hinted_to_their_zone_or_node() {
     let one = [Look { exists: true, ready: true, port: 8080, families: 0 }];
     let hints = |spec: Value, slices: Vec<Arc<Slice>>| -> Option<(Vec<String>, Vec<String>)> {
         let plan = decide(&world(&one, &spec, slices, 100));
@@ -324,7 +324,7 @@ fn hints_are_for_the_zone_or_the_node_of_each_ready_endpoint() {
     assert_eq!(hints(spec("PreferClose"), vec![]), some(&["a"], &[]));
     assert_eq!(hints(spec("PreferSameNode"), vec![]), some(&["a"], &["n0"]));
     assert_eq!(hints(json!({}), vec![]), some(&[], &[]));
-    // A slice that is right but for its hints is written again, one that is right is not.
+    // A slice is written again only if its hints are wrong.
     let written = |spec: Value| {
         let plan = decide(&world(&one, &spec, vec![], 100));
         prefixes(&[], &plan.writes, 0).pop().unwrap().into_values().map(Arc::new).collect::<Vec<_>>()
@@ -342,7 +342,7 @@ fn hints_are_for_the_zone_or_the_node_of_each_ready_endpoint() {
 }
 
 #[test]
-fn a_distribution_has_the_name_that_the_service_gives_it() {
+fn a_distribution_keeps_its_name_from_the_service() {
     let name = |spec: Value| {
         let service = service(&spec);
         Distribution::of(&service).name(&service)
@@ -374,13 +374,13 @@ fn many_ports_on_many_different_pods_are_resolved_by_search() {
     let mut world = snapshot(pods, 100);
     world.service = service(&json!({ "ports": ports }));
     let plan = decide(&world);
-    assert_eq!(plan.writes[0].create.len(), 100, "each Pod has numbers of its own");
+    assert_eq!(plan.writes[0].create.len(), 100, "each Pod has different port numbers");
     let last = &plan.writes[0].create[99];
     assert_eq!((last.ports.len(), last.ports[7].port), (100, Some(106)));
 }
 
 #[test]
-fn a_service_made_again_with_another_family_has_slices_of_that_family_only() {
+fn a_recreated_service_with_another_family_has_slices_of_that_family_only() {
     let old = [slice("a", 0..2), slice("b", 2..3)];
     let mut world = snapshot((0..3).map(pod), 100);
     world.slices = old.to_vec();
@@ -397,11 +397,11 @@ fn a_service_made_again_with_another_family_has_slices_of_that_family_only() {
     let addresses: Vec<&str> = writes.create[0].endpoints.iter().map(|endpoint| &*endpoint.addresses[0]).collect();
     assert_eq!(addresses, ["fd00::", "fd00::1", "fd00::2"]);
     let gone: Vec<&str> = plan.unsupported.iter().map(|slice| &*slice.metadata.name).collect();
-    assert_eq!(gone, ["a", "b"], "after the others");
+    assert_eq!(gone, ["a", "b"], "deleted after the other writes");
 }
 
 #[test]
-fn a_pod_of_another_family_is_no_endpoint_and_no_failure() {
+fn a_pod_of_another_family_is_neither_an_endpoint_nor_a_failure() {
     let four = Look { exists: true, ready: true, port: 8080, families: 0 };
     let six = Look { families: 1, ..four.clone() };
     let spec = json!({"ipFamilies": ["IPv6"], "clusterIP": "fd00::99"});
@@ -411,12 +411,12 @@ fn a_pod_of_another_family_is_no_endpoint_and_no_failure() {
     assert_eq!((names, plan.writes[0].left_out.len()), (vec!["p0001"], 0));
     let plan = decide(&world(&[four], &spec, Vec::new(), 100));
     let place_holder = &plan.writes[0].create[0];
-    assert_eq!((place_holder.endpoints.len(), place_holder.ports.len()), (0, 0), "it stands for the Service");
+    assert_eq!((place_holder.endpoints.len(), place_holder.ports.len()), (0, 0), "the placeholder");
     assert_eq!(plan.writes[0].left_out, Vec::<String>::new());
 }
 
 #[test]
-fn new_slices_beyond_the_limit_of_ports_are_left_to_the_next_sync() {
+fn new_slices_beyond_the_limit_of_ports_are_deferred_to_the_next_sync() {
     let look = |port| Look { exists: true, ready: true, port, families: 0 };
     let pods: Vec<Look> = (0..6).map(|n| look(9000 + n)).collect();
     let named = json!({"ports": [{"name": "a", "port": 80, "targetPort": "web", "protocol": "TCP"},
@@ -433,6 +433,6 @@ fn new_slices_beyond_the_limit_of_ports_are_left_to_the_next_sync() {
     world.slices = prefixes(&world.slices, &plan.writes, 1).pop().unwrap().into_values().map(Arc::new).collect();
     let plan = decide(&world);
     let writes = &plan.writes[0];
-    assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (1, 1, 0), "it is written over");
+    assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (1, 1, 0), "the old slice is reused");
     assert_eq!(writes.put_off, PutOff::default());
 }

@@ -1,4 +1,4 @@
-//! What counts, and in which order things are written.
+//! Tests of counting, and of the order of writes.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn named(list: &[common::meta::Uid]) -> Vec<String> {
 }
 
 #[test]
-fn what_ended_is_named_before_its_finalizer_goes() {
+fn finished_pods_are_listed_before_their_finalizers_are_removed() {
     let world = job("j").completions(Some(5), 5).with([
         pod("a").succeeded(),
         pod("b").failed(),
@@ -25,7 +25,7 @@ fn what_ended_is_named_before_its_finalizer_goes() {
 }
 
 #[test]
-fn what_is_named_is_counted_when_its_finalizer_is_gone() {
+fn listed_pods_are_counted_once_their_finalizers_are_removed() {
     let world = job("j")
         .completions(Some(9), 1)
         .status("succeeded", 1)
@@ -35,11 +35,11 @@ fn what_is_named_is_counted_when_its_finalizer_is_gone() {
     let status = world.status();
     assert_eq!((status.succeeded, status.failed), (3, 1));
     assert_eq!((named(&status.named.succeeded), named(&status.named.failed)), (vec!["a".into()], vec!["c".into()]));
-    assert_eq!(world.untracks(), ["a", "c"], "tried again");
+    assert_eq!(world.untracks(), ["a", "c"], "retried");
 }
 
 #[test]
-fn a_pod_that_is_going_counts_as_failed_unless_only_failures_are_replaced() {
+fn a_terminating_pod_counts_as_failed_unless_only_failed_pods_are_replaced() {
     let going = || [pod("a").deleting()];
     assert_eq!(named(&job("j").with(going()).status().named.failed), ["a"]);
     let patient = job("j").spec("podReplacementPolicy", "Failed").with(going());
@@ -59,7 +59,7 @@ fn a_pod_counted_as_failed_never_counts_as_succeeded() {
 }
 
 #[test]
-fn indexes_that_succeed_are_named_once_and_for_all() {
+fn succeeded_indexes_are_listed_permanently() {
     let world = job("j").indexed(8, 8).status("completedIndexes", "0,1").status("succeeded", 2).with([
         pod("a").index(3).succeeded(),
         pod("b").index(2).succeeded(),
@@ -73,11 +73,11 @@ fn indexes_that_succeed_are_named_once_and_for_all() {
     assert_eq!((&*status.completed_indexes, status.succeeded, status.failed_indexes), ("0-3", 4, None));
     assert!(status.named.succeeded.is_empty());
     assert_eq!(named(&status.named.failed), ["f"]);
-    assert_eq!(world.untracks(), ["e", "c", "b", "a", "f", "d", "g"], "by index, and those that lie count for nothing");
+    assert_eq!(world.untracks(), ["e", "c", "b", "a", "f", "d", "g"], "by index, and invalid indexes are not counted");
 }
 
 #[test]
-fn a_job_that_shrinks_forgets_indexes() {
+fn a_job_with_fewer_completions_drops_indexes() {
     let shrunk = job("j").indexed(3, 3).status("completedIndexes", "0,2-4").status("succeeded", 4).with([]);
     let status = shrunk.status();
     assert_eq!((&*status.completed_indexes, status.succeeded), ("0,2", 2));
@@ -85,15 +85,15 @@ fn a_job_that_shrinks_forgets_indexes() {
 }
 
 #[test]
-fn an_index_is_not_complete_because_of_a_pod_that_was_dealt_with() {
-    // Counted as failed when it was going; the cache lags.
+fn a_counted_pod_does_not_complete_its_index() {
+    // The Pod was counted as failed while it was terminating; the cache lags behind.
     let pods = [pod("a").index(0).deleting().succeeded()];
     let world = job("j").indexed(2, 2).status("failed", 1).with(pods).untracked_here(&["a"]);
     assert_eq!((&*world.status().completed_indexes, world.untracks().len()), ("", 0));
 }
 
 #[test]
-fn nothing_is_lost_where_one_status_cannot_name_everything() {
+fn no_pod_is_lost_when_one_status_cannot_list_all() {
     let going = (0..5).map(|n| pod(&format!("go-{n}")).deleting());
     let mut world = job("j").with(going.chain([pod("ok").succeeded()])).limits(|limits| limits.named_pods = 3);
     let mut ends = Vec::new();
@@ -114,7 +114,7 @@ fn nothing_is_lost_where_one_status_cannot_name_everything() {
 }
 
 #[test]
-fn a_full_list_keeps_nobody_who_is_in_it() {
+fn a_full_list_does_not_delay_the_pods_in_it() {
     let pods = (0..9).map(|n| pod(&format!("p{n}")).succeeded());
     let full = json!({"succeeded": ["p1", "p4", "p8"]});
     let world = job("j").completions(Some(9), 9).status("uncountedTerminatedPods", full).with(pods);
@@ -124,11 +124,11 @@ fn a_full_list_keeps_nobody_who_is_in_it() {
     assert_eq!((released, plan.tracked.capped), (vec!["p1".into(), "p4".into(), "p8".into()], true));
     let pods = (0..3).map(|n| pod(&format!("p{n}")).succeeded());
     let exactly = job("j").completions(Some(3), 3).with(pods).limits(|limits| limits.named_pods = 3);
-    assert!(!exactly.plan().tracked.capped, "nothing is left");
+    assert!(!exactly.plan().tracked.capped, "no Pod has to wait");
 }
 
 #[test]
-fn one_status_names_only_so_many() {
+fn one_status_lists_a_limited_number_of_pods() {
     let pods = (0..7).map(|n| pod(&format!("p{n}")).succeeded());
     let world = job("j").completions(Some(9), 9).with(pods).limits(|limits| limits.named_pods = 3);
     let plan = world.plan();
@@ -141,7 +141,7 @@ fn one_status_names_only_so_many() {
 }
 
 #[test]
-fn ignored_failures_do_not_count_and_still_delay() {
+fn ignored_failures_do_not_count_but_delay() {
     let policy = json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
         {"action": "Count", "onExitCodes": {"operator": "In", "values": [3]}}]});
     let job = job("j").completions(Some(3), 3).spec("podFailurePolicy", policy).spec("backoffLimit", 1);
@@ -157,7 +157,7 @@ fn ignored_failures_do_not_count_and_still_delay() {
 }
 
 #[test]
-fn a_job_that_is_being_deleted_lets_go_of_its_pods() {
+fn a_terminating_job_removes_the_finalizers_of_its_pods() {
     let mut world = job("j").completions(Some(5), 5).with([pod("a"), pod("b").succeeded(), pod("c").failed()]);
     world.job = world.job.deleting();
     assert_eq!(world.untracks(), ["a", "b", "c"]);

@@ -1,4 +1,4 @@
-//! When a Job ends, and how.
+//! Tests of when and how a Job ends.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ const MET: &str = "SuccessCriteriaMet SuccessPolicy: Matched rules at index 0";
 const REACHED: &str = "SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods";
 
 #[test]
-fn a_job_fails_when_more_pods_have_failed_than_may() {
+fn a_job_fails_beyond_its_backoff_limit() {
     for (limit, failed, fails) in
         [(0, 0, false), (0, 1, true), (2, 2, false), (2, 3, true), (6, 6, false), (6, 7, true)]
     {
@@ -24,7 +24,7 @@ fn a_job_fails_when_more_pods_have_failed_than_may() {
 }
 
 #[test]
-fn restarts_count_where_pods_restart_their_containers() {
+fn restarts_count_with_restart_policy_on_failure() {
     for (limit, restarts, fails) in
         [(0, 0, false), (0, 1, true), (2, 1, false), (2, 2, true), (6, 5, false), (6, 6, true)]
     {
@@ -48,14 +48,14 @@ fn counted_and_uncounted_failures_add_up() {
             .with([pod("a").failed(), pod("b").failed(), pod("gone").failed().untracked()])
     };
     assert_eq!(world(&[], 0).end(), None, "a Pod without the finalizer was counted, or never will be");
-    assert_eq!(world(&["a"], 0).end(), None, "a Pod that is named is not counted twice");
-    assert_eq!(world(&["x"], 0).end().as_deref(), Some(BACKOFF), "one that is named and gone counts");
+    assert_eq!(world(&["a"], 0).end(), None, "a listed Pod is not counted twice");
+    assert_eq!(world(&["x"], 0).end().as_deref(), Some(BACKOFF), "a listed and deleted Pod counts");
     assert_eq!(world(&[], 1).end().as_deref(), Some(BACKOFF));
-    assert_eq!(world(&[], 1).untracked_here(&["a"]).end(), None, "one that was dealt with does not");
+    assert_eq!(world(&[], 1).untracked_here(&["a"]).end(), None, "a Pod untracked here does not");
 }
 
 #[test]
-fn a_job_fails_when_its_time_is_over() {
+fn a_job_fails_after_its_active_deadline() {
     let with = |deadline: i64| job("j").spec("activeDeadlineSeconds", deadline);
     assert_eq!(with(60).with([]).end().as_deref(), Some(DEADLINE));
     assert_eq!(with(61).with([]).end(), None);
@@ -64,11 +64,11 @@ fn a_job_fails_when_its_time_is_over() {
     assert_eq!(with(0).status("startTime", json!(null)).with([]).end().as_deref(), Some(DEADLINE));
     let running = with(60).with([pod("a")]);
     assert_eq!((running.does().as_str(), running.untracks().len()), ("fail a", 1));
-    assert_eq!(running.status().named.failed.len(), 1, "who still runs has failed");
+    assert_eq!(running.status().named.failed.len(), 1, "a running Pod has failed");
 }
 
 #[test]
-fn what_was_decided_stays_decided() {
+fn a_decided_end_stays_decided() {
     let failing = job("j").condition("FailureTarget", "True", "DeadlineExceeded", "late");
     let world = failing.completions(Some(1), 1).with([pod("a").succeeded()]);
     assert_eq!(world.end().as_deref(), Some("FailureTarget DeadlineExceeded: late"));
@@ -80,7 +80,7 @@ fn what_was_decided_stays_decided() {
 }
 
 #[test]
-fn a_failure_policy_fails_the_job_before_anything_else_is_asked() {
+fn a_failure_policy_takes_precedence_over_other_rules() {
     let rules = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
     let job = job("j").spec("podFailurePolicy", rules).spec("backoffLimit", 0).completions(Some(5), 5);
     let failed = job.clone().with([pod("a").failed_at(1, -9), pod("b").failed_at(42, -9).untracked()]);
@@ -88,11 +88,11 @@ fn a_failure_policy_fails_the_job_before_anything_else_is_asked() {
     assert_eq!(failed.end(), Some(format!("FailureTarget PodFailurePolicy: {message}")));
     assert_eq!(failed.plan().tracked.actions.len(), 0, "the Pod with the code was counted before");
     let going = job.with([pod("a").deleting()]);
-    assert_eq!(going.end(), None, "a Pod that is going has not failed before it is over");
+    assert_eq!(going.end(), None, "a terminating Pod has not failed before it finishes");
 }
 
 #[test]
-fn a_job_completes_when_enough_has_succeeded_and_nothing_is_active() {
+fn a_job_completes_when_enough_pods_have_succeeded_and_none_is_active() {
     for (completions, succeeded, active, want) in [
         (Some(3), 3, 0, true),
         (Some(3), 2, 0, false),
@@ -110,7 +110,7 @@ fn a_job_completes_when_enough_has_succeeded_and_nothing_is_active() {
 }
 
 #[test]
-fn a_suspended_job_that_wants_nothing_completes() {
+fn a_suspended_job_that_wants_no_pods_completes() {
     let world = job("j").completions(Some(0), 1).spec("suspend", true).status("startTime", json!(null)).with([]);
     assert_eq!(world.end().as_deref(), Some(REACHED));
     let (job, mut status) = (world.job.read(), world.status());
@@ -120,7 +120,7 @@ fn a_suspended_job_that_wants_nothing_completes() {
 }
 
 #[test]
-fn a_job_whose_pods_are_not_all_gone_has_not_ended_yet() {
+fn a_job_does_not_end_while_pods_are_active() {
     let over = job("j").spec("activeDeadlineSeconds", 5).with([pod("a"), pod("b").failed()]);
     assert_eq!(over.clone().unseen_writes().end(), None);
     let plan = over.plan();
@@ -147,7 +147,7 @@ fn success_policies_end_a_job_and_do_not_count_pods_that_still_run() {
 }
 
 #[test]
-fn a_pod_untracked_by_a_process_that_died_has_not_failed() {
+fn a_pod_untracked_before_a_crash_has_not_failed() {
     let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
     let pods = [
         pod("a").index(0).succeeded(),
@@ -169,7 +169,7 @@ fn a_pod_untracked_by_a_process_that_died_has_not_failed() {
 }
 
 #[test]
-fn a_pod_that_goes_has_failed_whatever_else_happens() {
+fn a_terminating_pod_has_failed_however_the_job_ends() {
     let policy = json!({"rules": [{"succeededIndexes": "0"}]});
     let job = job("j").indexed(3, 3).spec("successPolicy", policy);
     let pods = [pod("a").index(0).succeeded(), pod("b").index(1).deleting()];
@@ -189,12 +189,12 @@ fn a_pod_that_goes_has_failed_whatever_else_happens() {
 }
 
 #[test]
-fn the_end_is_told_once_everything_is_counted_and_gone() {
+fn the_end_is_written_once_all_pods_are_counted_and_none_is_terminating() {
     let world = job("j").with([pod("a").succeeded()]);
     let (job, end, mut status) = (world.job.read(), world.plan().managed.end_to_write.unwrap(), world.status());
     assert!(!settle::finish(&job, &mut status.clone(), &end, 0, at(9)), "a Pod is not counted yet");
     assert!(settle::settle(&mut status, &common::map::HashSet::default()));
-    assert!(!settle::finish(&job, &mut status.clone(), &end, 1, at(9)), "a Pod is still going");
+    assert!(!settle::finish(&job, &mut status.clone(), &end, 1, at(9)), "a Pod is still terminating");
     assert!(settle::finish(&job, &mut status, &end, 0, at(9)));
     let kinds: Vec<&str> = status.conditions.iter().map(|c| &*c.kind).collect();
     assert_eq!(kinds, ["SuccessCriteriaMet", "Complete"]);
@@ -211,7 +211,7 @@ fn no_end_is_before_its_start() {
 }
 
 #[test]
-fn a_job_that_fails_while_suspended_gets_the_start_that_servers_want() {
+fn a_job_that_fails_while_suspended_gets_the_start_time_that_servers_require() {
     let suspended = job("j").spec("suspend", true).spec("backoffLimit", 0).status("startTime", json!(null));
     let world = suspended.with([pod("a").failed()]);
     let (job, end, mut status) = (world.job.read(), world.plan().managed.end_to_write.unwrap(), world.status());
@@ -222,7 +222,7 @@ fn a_job_that_fails_while_suspended_gets_the_start_that_servers_want() {
 }
 
 #[test]
-fn a_job_that_is_being_deleted_takes_the_finalizer_of_every_pod_it_controls() {
+fn a_terminating_job_removes_the_finalizer_of_every_pod_it_controls() {
     let other = || json!({"job": "other"});
     let pods = || {
         [
@@ -236,7 +236,7 @@ fn a_job_that_is_being_deleted_takes_the_finalizer_of_every_pod_it_controls() {
     };
     let world = |job: crate::world::JobBuilder| job.with(pods()).untracked_here(&["sent"]);
     let lives = world(job("j").completions(Some(9), 9));
-    assert_eq!(lives.untracks_uncounted(), [""; 0], "a Job that lives releases them");
+    assert_eq!(lives.untracks_uncounted(), [""; 0], "a Job that stays releases them");
     let snapshot = lives.snapshot();
     let released: Vec<&str> = snapshot.claims.release.iter().map(|pod| &*pod.meta().name).collect();
     assert_eq!(released, ["changed", "done", "plain", "sent"]);
@@ -246,12 +246,12 @@ fn a_job_that_is_being_deleted_takes_the_finalizer_of_every_pod_it_controls() {
         (dies.untracks_uncounted(), dies.untracks()),
         (vec!["changed".into(), "done".into()], vec!["mine".to_owned()])
     );
-    assert!(dies.status().named.is_empty() && dies.snapshot().claims.release.is_empty(), "they count for nothing");
+    assert!(dies.status().named.is_empty() && dies.snapshot().claims.release.is_empty(), "they are not counted");
     let unknown = world(deleted().spec("completionMode", "Odd"));
-    assert_eq!(unknown.untracks_uncounted(), ["changed", "done", "mine"], "nobody counts them");
+    assert_eq!(unknown.untracks_uncounted(), ["changed", "done", "mine"], "no controller counts them");
     let broken = world(deleted().spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})));
     assert_eq!(broken.untracks_uncounted(), ["mine", "changed", "done"]);
     for job in [deleted().spec("managedBy", "example.com/queue"), deleted().condition("Failed", "True", "R", "m")] {
-        assert_eq!(world(job).untracks_uncounted(), [""; 0], "another loop, or another controller, sees to them");
+        assert_eq!(world(job).untracks_uncounted(), [""; 0], "another loop or controller handles them");
     }
 }

@@ -1,4 +1,4 @@
-//! When Pods are scheduled as a gang, and by which names.
+//! Tests of scheduling as a gang, and of the names of its objects.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     world::{JobBuilder, World, job, pod},
 };
 
-/// The Job with that uid; somebody else's controller if there is none.
+/// Builds the owner reference to the Job with this UID; `u-other` is a `JobSet`.
 fn owner(uid: &str) -> Value {
     let kind = if uid == "u-other" { "JobSet" } else { "Job" };
     json!([{"apiVersion": "batch/v1", "kind": kind, "name": "j", "uid": uid, "controller": true}])
@@ -36,12 +36,12 @@ fn group(name: &str, owner_uid: &str) -> Arc<PodGroup> {
     Arc::new(serde_json::from_str(&json.to_string()).unwrap())
 }
 
-/// An Indexed Job whose three Pods run at once, never started.
+/// Builds an Indexed Job that was never started, with three Pods at once.
 fn candidate() -> JobBuilder {
     job("j").indexed(3, 3).status("startTime", json!(null))
 }
 
-/// What becomes of the Pods, in words.
+/// Describes how the Pods are scheduled.
 fn of(world: &World, known: impl Into<Option<Scheduling>>) -> String {
     let mut snapshot = world.snapshot();
     snapshot.scheduling = known.into();
@@ -81,7 +81,7 @@ fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
 fn a_job_that_was_started_without_a_workload_gets_none() {
     let started = "no Workload refers to the Job, and it has been started";
     let nothing = || known(&[], &[]);
-    assert_eq!(of(&job("j").indexed(3, 3).with([]), nothing()), started, "it has a start");
+    assert_eq!(of(&job("j").indexed(3, 3).with([]), nothing()), started, "it has a start time");
     assert_eq!(of(&candidate().with([pod("a").index(0)]), nothing()), started, "it has a Pod");
     assert_eq!(of(&candidate().status("failed", 1).with([]), nothing()), started);
     assert_eq!(of(&candidate().status("succeeded", 1).with([]), nothing()), started);
@@ -90,7 +90,7 @@ fn a_job_that_was_started_without_a_workload_gets_none() {
 }
 
 #[test]
-fn what_is_there_is_used_if_it_is_as_expected() {
+fn existing_objects_are_used_if_they_are_as_expected() {
     let world = job("j").indexed(3, 3).with([pod("a").index(0)]);
     let ours = || workload("w", "u-job", 1);
     assert_eq!(of(&world, known(&[ours()], &[group("g", "u-job")])), "group g");
@@ -108,7 +108,7 @@ fn what_is_there_is_used_if_it_is_as_expected() {
 }
 
 #[test]
-fn what_another_job_of_that_name_left_is_told_from_what_others_made() {
+fn leftovers_of_a_deleted_job_are_distinguished_from_objects_of_others() {
     let job = job("j").read();
     let owned = |api_version: &str, kind: &str, name: &str, uid: &str| {
         let owner = json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
@@ -116,15 +116,15 @@ fn what_another_job_of_that_name_left_is_told_from_what_others_made() {
         is_left_over(&serde_json::from_str(&meta.to_string()).unwrap(), &job)
     };
     assert!(owned("batch/v1", "Job", "j", "u-before"));
-    assert!(!owned("batch/v1", "Job", "j", "u-job"), "it is its own");
+    assert!(!owned("batch/v1", "Job", "j", "u-job"), "it belongs to the Job");
     assert!(!owned("batch/v1", "Job", "k", "u-before") && !owned("batch/v1", "JobSet", "j", "u-before"));
     assert!(!owned("batch.volcano.sh/v1alpha1", "Job", "j", "u-before"));
     assert!(!is_left_over(&serde_json::from_str(r#"{"name": "w"}"#).unwrap(), &job));
 }
 
-/// The end of the name is what kube-controller-manager computes for the same uid.
+/// The suffix equals the one that kube-controller-manager computes for the same UID.
 #[test]
-fn names_are_those_of_upstream() {
+fn names_equal_upstreams_names() {
     let mut train = job("train").indexed(3, 3);
     train.0["metadata"]["uid"] = json!("40c3eb5f-df47-46a1-92e9-c2e3f0e28c4f");
     let (workload, template) = (workload_name(&train.read()), template_name(&train.read()));
@@ -133,7 +133,7 @@ fn names_are_those_of_upstream() {
 }
 
 #[test]
-fn names_are_as_long_as_they_may_be() {
+fn names_are_cut_to_the_maximal_length() {
     let named = |length: usize| {
         let name = "j".repeat(length);
         job(&name).indexed(3, 3).read()

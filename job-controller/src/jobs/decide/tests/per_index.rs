@@ -1,4 +1,4 @@
-//! Failures limited per index.
+//! Tests of failures limited per index.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn limited(completions: u32, limit: u32) -> JobBuilder {
 }
 
 #[test]
-fn a_failed_pod_is_kept_until_its_replacement_is_there() {
+fn a_failed_pod_is_kept_until_its_replacement_exists() {
     let first = pod("a").index(3).failures(0, 0).failed();
     let world = limited(4, 1).status("completedIndexes", "0-2").status("succeeded", 3).with([first.clone()]);
     assert_eq!(world.does(), "create 3/1");
@@ -30,7 +30,7 @@ fn a_failed_pod_is_kept_until_its_replacement_is_there() {
 }
 
 #[test]
-fn without_a_limit_there_are_no_failed_indexes_and_with_one_there_always_are() {
+fn failed_indexes_are_written_only_with_a_limit_per_index() {
     assert_eq!(job("j").indexed(2, 2).with([]).status().failed_indexes, None);
     let fresh = job("j").indexed(2, 2).spec("backoffLimitPerIndex", 0).with([]);
     assert_eq!(fresh.status().failed_indexes.as_deref(), Some(""));
@@ -38,7 +38,7 @@ fn without_a_limit_there_are_no_failed_indexes_and_with_one_there_always_are() {
 }
 
 #[test]
-fn policies_decide_what_a_failure_of_an_index_is() {
+fn policies_decide_whether_a_failure_fails_the_index() {
     let rules = json!({"rules": [
         {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [7]}},
         {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [8]}},
@@ -69,13 +69,13 @@ fn the_pod_with_most_failures_is_kept_then_the_latest() {
     assert_eq!(kept(vec![failed("a", 2, -50), failed("b", 1, -40)]), ["a"]);
     assert_eq!(kept(vec![failed("a", 1, -50), failed("b", 1, -40)]), ["b"]);
     assert_eq!(kept(vec![failed("a", 1, -40), failed("b", 1, -40)]), ["b"]);
-    assert_eq!(kept(vec![failed("a", 1, -40), failed("b", 2, -50)]), ["a"], "one pass: never to an earlier end");
+    assert_eq!(kept(vec![failed("a", 1, -40), failed("b", 2, -50)]), ["a"], "a single pass keeps the later end");
     assert_eq!(kept(vec![failed("a", 1, -40), pod("b").index(0)]), [""; 0]);
     assert_eq!(kept(vec![failed("a", 1, -40).untracked()]), [""; 0]);
 }
 
 #[test]
-fn an_index_that_waits_stands_in_nobodys_way() {
+fn an_index_in_back_off_delays_no_other_index() {
     let job = limited(4, 9).spec("parallelism", 2);
     let waits = pod("a").index(0).failures(1, 0).failed_at(1, -5);
     assert_eq!(job.clone().with([waits.clone()]).does(), "create 1/0 2/0, wait 15s");
@@ -87,7 +87,7 @@ fn an_index_that_waits_stands_in_nobodys_way() {
 }
 
 #[test]
-fn a_job_with_failed_indexes_fails_when_all_are_over_or_too_many_are() {
+fn a_job_fails_when_all_indexes_have_finished_or_too_many_have_failed() {
     let with = |completed: &str, failed: &str, most: serde_json::Value| {
         let job = limited(4, 0).status("completedIndexes", completed).status("failedIndexes", failed);
         job.spec("maxFailedIndexes", most).with([]).end()
@@ -107,7 +107,7 @@ fn a_job_with_failed_indexes_fails_when_all_are_over_or_too_many_are() {
 }
 
 #[test]
-fn where_no_index_is_left_pods_are_missing_all_the_same() {
+fn pods_are_missing_even_if_no_index_is_left() {
     let job = limited(3, 0).status("failedIndexes", "0").status("failed", 1);
     let world = job.with([pod("b").index(1), pod("c").index(2)]);
     assert_eq!((world.does().as_str(), world.plan().manage.label()), ("no index for 1", "pods_created"));

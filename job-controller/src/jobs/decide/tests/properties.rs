@@ -1,5 +1,5 @@
-//! Random lives of Jobs against a model that counts for itself: Pods end as they like, the process dies after any write,
-//! caches lag, and each Pod still counts once.
+//! Random histories of Jobs, compared with a model that counts independently: Pods finish in any way, the process crashes after
+//! any write, caches lag, and each Pod still counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,19 +36,19 @@ enum Phase {
     Failed,
 }
 
-/// What happens.
+/// One event of a history.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The Pod at that place succeeds, if it runs.
+    /// The Pod at this position succeeds, if it runs.
     Succeed(usize),
-    /// It fails.
+    /// The Pod at this position fails, if it runs.
     Fail(usize),
-    /// A user deletes it; it may take a while to go.
+    /// A user deletes the Pod; it may stay terminating for a while.
     Delete(usize),
-    /// A Pod that is going is over, well or badly.
+    /// A terminating Pod finishes: it succeeds if the flag is true, and fails otherwise.
     End(usize, bool),
-    /// The Job is synced. The process dies after so many writes; the cache of Pods is that many steps old; the removal of
-    /// some finalizers fails.
+    /// A sync of the Job. The process crashes after `dies_after` writes; the cache of Pods is `lag` steps old; the bits of
+    /// `refuses` select finalizers whose removal fails.
     Sync { dies_after: Option<usize>, lag: usize, refuses: u8 },
 }
 
@@ -65,26 +65,26 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// The server, and what really happened there.
+/// The server, with an independent count of finished Pods.
 struct Model {
     job: JobBuilder,
     pods: BTreeMap<String, ModelPod>,
-    /// Earlier states of the Pods, for caches that lag.
+    /// Earlier states of the Pods, for lagging caches.
     history: Vec<BTreeMap<String, ModelPod>>,
     created: usize,
-    /// What one process remembers.
+    /// Pods whose finalizers the current process removed.
     untracked_here: BTreeSet<String>,
-    /// Uids that were ever named as failed.
+    /// UIDs that the status has ever listed as failed.
     named_failed: BTreeSet<String>,
     succeeded: usize,
     failed: usize,
     done: BTreeSet<u32>,
 }
 
-/// The process has died.
+/// The process has crashed.
 struct Died;
 
-/// Counts writes until it is over.
+/// The number of writes until the process crashes; `None` for no crash.
 struct Life(Option<usize>);
 
 impl Life {
@@ -124,7 +124,7 @@ impl Model {
         if count == 0 { None } else { self.pods.values_mut().nth(at % count) }
     }
 
-    /// A Pod that is going and over, and has no finalizer, is gone.
+    /// Removes terminating Pods that have finished and carry no finalizer.
     fn collect(&mut self) {
         self.pods.retain(|_, pod| !pod.going || pod.finalizer || pod.phase == Phase::Running);
     }
@@ -177,7 +177,7 @@ impl Model {
         self.job.0["status"] = json;
     }
 
-    /// The finalizer of a Pod goes because it was counted: what it really was is noted here, by itself.
+    /// Removes the finalizer of a counted Pod, and counts the true result independently.
     fn untrack(&mut self, name: &str) {
         let (job, fails) = (self.job.read(), self.status().has(kinds::FAILURE_TARGET));
         let patient = job.only_replaces_failed();
@@ -282,7 +282,7 @@ impl Model {
                 }
             }
         }
-        // What a cache has seen it does not forget: a memory of it would never match an older state again.
+        // A cache never goes back: the memory of a process would not match an older state.
         if matches!(step, Step::Sync { .. }) {
             self.history.clear();
         }
@@ -290,7 +290,7 @@ impl Model {
         self.collect();
     }
 
-    /// Lets everything end well.
+    /// Lets all Pods finish, and syncs until the Job has finished.
     fn run_out(&mut self) -> Status {
         for _ in 0..200 {
             if self.status().is_finished() {
@@ -332,7 +332,7 @@ fn check(mut model: Model, steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A Job that never started.
+/// Builds a Job that never started.
 fn fresh() -> JobBuilder {
     let mut job = job("j").spec("backoffLimit", 1000);
     job.0["status"] = json!({});

@@ -1,4 +1,4 @@
-//! How many Pods are created, and which are deleted.
+//! Tests of how many Pods are created, and which are deleted.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn running(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
 }
 
 fn going(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
-    // Counted before, so that only their number matters here.
+    // The Pods were counted before, so that only their number matters here.
     (0..count).map(|n| pod(&format!("go-{n}")).deleting().untracked())
 }
 
@@ -21,7 +21,7 @@ fn world(completions: Option<u32>, parallelism: u32, succeeded: i32, active: usi
 }
 
 #[test]
-fn as_many_pods_as_are_wanted() {
+fn pods_are_created_and_deleted_up_to_the_wanted_number() {
     for (completions, parallelism, succeeded, active, terminating, want) in [
         (None, 3, 0, 2, 0, "create 1"),
         (None, 3, 1, 2, 0, "nothing"),
@@ -39,7 +39,7 @@ fn as_many_pods_as_are_wanted() {
 }
 
 #[test]
-fn pods_that_are_going_are_replaced_only_once_they_are_over_if_the_policy_says_so() {
+fn terminating_pods_are_replaced_after_they_finish_if_the_policy_says_so() {
     for (field, value) in [("podReplacementPolicy", json!("Failed")), ("podFailurePolicy", json!({"rules": []}))] {
         let mut world = world(Some(5), 3, 2, 1, 1);
         world.job = world.job.spec(field, value);
@@ -48,13 +48,13 @@ fn pods_that_are_going_are_replaced_only_once_they_are_over_if_the_policy_says_s
 }
 
 #[test]
-fn deletions_come_in_slices_as_well() {
+fn one_sync_deletes_a_limited_number_of_pods() {
     let world = world(Some(9), 2, 0, 7, 0).limits(|limits| limits.pods = 3);
     assert_eq!(world.does(), "delete run-0 run-1 run-2");
 }
 
 #[test]
-fn the_least_useful_pod_goes_first() {
+fn the_least_useful_pod_is_deleted_first() {
     let pods = [
         pod("ready").created(-100),
         pod("younger").created(-50),
@@ -84,13 +84,13 @@ fn the_lowest_missing_indexes_are_created() {
             .status("succeeded", 3)
     };
     assert_eq!(indexed("TerminatingOrFailed").with(pods.clone()).does(), "create 3 5 6");
-    // One fewer is wanted while one is going.
+    // The policy `Failed` wants one Pod fewer while one is terminating.
     assert_eq!(indexed("Failed").with(pods.clone()).does(), "create 3 6");
     assert_eq!(indexed("Failed").spec("parallelism", 5).with(pods).does(), "create 3 6 7");
 }
 
 #[test]
-fn wrong_pods_of_an_indexed_job_go_in_any_case() {
+fn pods_with_wrong_indexes_are_always_deleted() {
     let pods = [
         pod("good").index(0),
         pod("twin-old").index(1).created(-500),
@@ -122,7 +122,7 @@ fn the_next_pod_waits_after_failures() {
 }
 
 #[test]
-fn while_a_replacement_waits_the_active_pods_are_counted_truly() {
+fn active_pods_are_reported_while_a_replacement_waits() {
     let world = job("j").completions(Some(3), 3).with([pod("a"), pod("b")]).backoff(1, -2);
     assert_eq!(world.does(), "wait 8s for 1");
     let status = world.status();
@@ -130,7 +130,7 @@ fn while_a_replacement_waits_the_active_pods_are_counted_truly() {
 }
 
 #[test]
-fn nothing_is_created_or_deleted_when_it_must_not_be() {
+fn no_pod_is_created_or_deleted_when_it_is_not_allowed() {
     let missing = || job("j").completions(Some(3), 3).with([pod("a")]);
     assert_eq!(missing().unseen_writes().does(), "not allowed: 2 deleted pods");
     let mut deleting = missing();
@@ -143,14 +143,14 @@ fn nothing_is_created_or_deleted_when_it_must_not_be() {
         (job("j").spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})), "nothing"),
     ] {
         let world = job.clone().with([pod("a").failed()]);
-        let told = world.explain();
-        assert!(crate::jobs::decide::decide(&world.snapshot()).sync.is_err() && told.actions.is_empty(), "{job:?}");
+        let shown = world.explain();
+        assert!(crate::jobs::decide::decide(&world.snapshot()).sync.is_err() && shown.actions.is_empty(), "{job:?}");
         assert_eq!(job.with([]).does(), want);
     }
 }
 
 #[test]
-fn a_suspended_job_runs_no_pods_and_says_so() {
+fn a_suspended_job_runs_no_pods_and_reports_it() {
     let suspended = job("j").completions(Some(3), 3).spec("suspend", true).with([pod("a"), pod("b").unready()]);
     assert_eq!(suspended.does(), "suspend a b");
     let status = suspended.status();
@@ -162,7 +162,7 @@ fn a_suspended_job_runs_no_pods_and_says_so() {
         ("Suspended", "True", "JobSuspended", "Job suspended")
     );
     assert!(condition.last_probe_time.is_some() && condition.last_probe_time == condition.last_transition_time);
-    assert!(suspended.untracks().is_empty(), "their finalizers go with them, uncounted");
+    assert!(suspended.untracks().is_empty(), "deleted Pods are not counted");
     let kept = suspended.limits(|limits| limits.clears_start_time = false);
     assert!(kept.status().start_time.is_some());
 }
@@ -180,7 +180,7 @@ fn a_suspended_job_is_suspended_once() {
 }
 
 #[test]
-fn a_resumed_job_begins_anew() {
+fn a_resumed_job_starts_again() {
     let resumed = job("j")
         .completions(Some(3), 2)
         .status("startTime", json!(null))

@@ -21,19 +21,19 @@ use crate::{
     silence::{self, Lapsed, NEVER, STOPPED},
 };
 
-/// How often conditions are written in one pass when the node changes meanwhile.
+/// Maximum number of attempts to write conditions in one pass when the node changes meanwhile.
 const ATTEMPTS: usize = 5;
-/// The pause after a conflict.
+/// Pause after a conflict.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The pause before a pass that continues where this one could not.
+/// Pause before a pass that continues the work of this one.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// Carries a plan out.
+/// Executes the plan of one pass.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let next_pass = |pause| Ok(Requeue::After(pause));
     io.note(Note::Reports(plan.reports.clone()));
     if plan.checks {
-        // Any answer proves that this process sees.
+        // Any answer is evidence of a live view.
         return match io.send(Request::list(LEASES, &LEASE_NAMESPACE.into(), "limit=1".to_owned())).await {
             Ok(_) => {
                 io.note(Note::Answered);
@@ -55,12 +55,12 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     next_pass(if has_lapsed || plan.disruption == Disruption::Begins { AT_ONCE } else { plan.pause })
 }
 
-/// What became of one node.
+/// Result of the action on one node.
 #[derive(PartialEq, Eq)]
 enum Treated {
-    /// Its conditions are `Unknown`, so that its taints can follow.
+    /// The conditions of the node became `Unknown`, so its taints can follow.
     Lapsed,
-    /// Anything else. A node whose action failed is examined again with the next pass.
+    /// Any other result. A node whose action failed is examined again by the next pass.
     Otherwise,
 }
 
@@ -84,7 +84,7 @@ async fn treat(node: &Arc<Node>, action: &Action, io: Io<'_>) -> Result<Treated,
     Ok(treated)
 }
 
-/// Sets the conditions of a silent node to `Unknown`, unless the server knows of a sign of life.
+/// Sets the conditions of a silent node to `Unknown`, unless the server has a new heartbeat.
 async fn lapse(node: &Arc<Node>, io: Io<'_>) -> Result<Treated, api::Error> {
     let mut node = Arc::clone(node);
     let name = Arc::clone(&node.metadata.name);
@@ -97,7 +97,7 @@ async fn lapse(node: &Arc<Node>, io: Io<'_>) -> Result<Treated, api::Error> {
         let lapsing = silence::lapsing(&node);
         let is_silent = io.observe_again(Question::IsSilent(Arc::clone(&name))).unwrap_or(true);
         if !is_silent || lapsing.is_empty() {
-            io.deviate(format!("Node {name} is not silent any more"));
+            io.deviate(format!("Node {name} is no longer silent"));
             return Ok(Treated::Otherwise);
         }
         let refusal = match io.send_and_read::<LiveNode>(lapse_request(&node, &lapsing, io)).await {
@@ -119,7 +119,7 @@ async fn lapse(node: &Arc<Node>, io: Io<'_>) -> Result<Treated, api::Error> {
                 if refusal.error.is_denied() {
                     io.note(Note::Denied(name));
                 } else if class != Class::Changed {
-                    // A server that takes no writes from here takes none from nodes either.
+                    // A server that rejects writes of this process probably rejects heartbeats of nodes, too.
                     io.note(Note::Spared(name, class == Class::Unknown));
                 }
                 return Err(refusal.error);
@@ -146,11 +146,12 @@ fn lapse_request(node: &Node, lapsing: &[Lapsed], io: Io<'_>) -> Request {
         json!({"status": {"conditions": lapsing.iter().map(condition).collect::<Vec<Value>>()}})
     });
     let request = Request::patch(NODES, meta, Patch::Strategic, body).role(Role::Child);
-    let request = request.doing("set to Unknown the conditions of").because("nothing was heard of it for too long");
+    let request =
+        request.doing("set to Unknown the conditions of").because("it has sent no heartbeat for its grace period");
     Request { subresource: "status", ..request }
 }
 
-/// The condition that a silent node gets. `created`: the time at which the node was created.
+/// Returns the condition of a silent node. `created` is the creation time of the node.
 fn lapsed_condition(Lapsed { kind, is_missing }: &Lapsed, created: Option<String>, now: &str) -> Value {
     let (reason, message) = if *is_missing { NEVER } else { STOPPED };
     let mut condition = json!({"type": kind, "status": UNKNOWN, "reason": reason, "message": message,

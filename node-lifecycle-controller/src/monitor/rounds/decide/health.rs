@@ -1,6 +1,6 @@
-//! What a pass of the node monitor does: whether nodes have been silent for too long, and which taints follow.
+//! The decision about a pass of the node monitor: which nodes are silent, and which taints follow.
 //!
-//! A pass examines nodes that changed and nodes whose time is over, and no others.
+//! A pass examines only nodes that changed and nodes whose deadline has passed.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`, `monitorNodeHealth`.
 
@@ -19,7 +19,7 @@ use crate::{
     taints::{self, Cause},
 };
 
-/// What happens to one node. `is_total`: every zone is fully disrupted.
+/// Decides about one node. Grace periods start at `from` or later. `is_total` is true if every zone is fully disrupted.
 fn judge(examined: &Examined, now: Instant, from: Instant, grace: Grace, is_total: bool) -> Judged {
     let Examined { node, heard, waits, denied_until, .. } = examined;
     let silent_at = grace.end(node, *heard, from);
@@ -38,13 +38,13 @@ fn judge(examined: &Examined, now: Instant, from: Instant, grace: Grace, is_tota
     if taints::has_cause(node, cause.other()) {
         return judged(Some(Action::Swap(cause)));
     }
-    // Others may have found it silent; here it gets its whole grace period, too.
+    // Another process may have found the node silent; here the node gets its whole grace period, too.
     let may_be_tainted = is_silent || !silence::is_lapsed(node);
     let action = !taints::has_cause(node, cause) && may_be_tainted && !waits;
     judged(action.then_some(Action::Wait(cause)))
 }
 
-/// The zones as they are when every node that is found silent counts as not ready.
+/// Returns the zones with every silent node counted as not ready.
 fn projected(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneStanding> {
     let mut zones = snapshot.zones.clone();
     for Examined { node, heard, counts, .. } in &snapshot.examined {
@@ -61,7 +61,7 @@ fn projected(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneSta
     zones
 }
 
-/// Decides about a pass.
+/// Decides about one pass.
 pub(crate) fn decide(snapshot: &HealthSnapshot) -> Plan {
     let HealthSnapshot { now, sight, grace, period, .. } = snapshot;
     let mut plan = Plan {
@@ -79,12 +79,13 @@ pub(crate) fn decide(snapshot: &HealthSnapshot) -> Plan {
     }
     let Some(since) = sight.since(*now).filter(|_| sight.is_fresh(*now)) else {
         plan.checks = true;
-        plan.blind = sight.blind_for(*now).map(|time| format!("nothing was seen for {}", duration::format(time)));
+        plan.blind =
+            sight.blind_for(*now).map(|time| format!("no event and no answer arrived for {}", duration::format(time)));
         return plan;
     };
     let from = snapshot.grace_from.map_or(since, |from| from.max(since));
     (plan.zones, plan.disruption) = transition(&projected(snapshot, from), snapshot.was_total, &snapshot.limits);
-    // Everyone gets a whole grace period after the end of a total disruption.
+    // Every node gets a whole grace period after the end of a total disruption.
     let from = if plan.disruption == Disruption::Ends { *now } else { from };
     let judge = |examined| judge(examined, *now, from, *grace, plan.disruption.is_total());
     plan.judged = snapshot.examined.iter().map(judge).collect();

@@ -1,7 +1,7 @@
-//! Which waiting nodes get a `NoExecute` taint now, one after the other in each zone at the rate of the zone.
+//! The decision which waiting nodes get a `NoExecute` taint now: one after the other in each zone, at the rate of the zone.
 //!
-//! Beyond upstream there is a brake: when a large share of all nodes is tainted or waits for it, that is said before anything
-//! is done, and an operator may set a share that is never exceeded.
+//! Unlike upstream there is a brake: an alarm is raised before a large share of all nodes is tainted, and operators may set an
+//! upper limit for this share.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`, `doNoExecuteTaintingPass`.
 
@@ -54,7 +54,7 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
     if is_alarmed && !snapshot.is_alarmed && !(plan.chosen.is_empty() && plan.held == 0) {
         plan.alarm = Some(format!("{} of {nodes} nodes have a NoExecute taint or wait for it", tainted + expected));
     }
-    // A held node is looked at again with every pass.
+    // A node that the limit holds back is examined again with every pass.
     let until = later.map(|later| later.saturating_duration_since(*now).max(Duration::from_millis(1)));
     plan.pause = if plan.pause.is_some() { Some(Duration::from_millis(1)) } else { until };
     plan
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn each_zone_gives_one_node_when_its_limiter_grants() {
+    fn each_zone_with_a_token_taints_one_node() {
         let now = start();
         let mut empty = Limiter::new(0.1, now);
         empty.take(now);
@@ -83,13 +83,13 @@ mod tests {
         assert_eq!(names(&plan), ["a-0"]);
         assert_eq!(plan.requeue_after(), Some(Duration::from_secs(10)));
         let plan = decide(&snapshot(now, vec![zone("a", 1, Limiter::new(0.1, now))]));
-        assert_eq!((names(&plan), plan.requeue_after()), (vec!["a-0"], None), "nobody else waits");
+        assert_eq!((names(&plan), plan.requeue_after()), (vec!["a-0"], None), "no other node waits");
         let plan = decide(&snapshot(now, vec![zone("a", 1, Limiter::new(0.0, now))]));
         assert_eq!((names(&plan).len(), plan.requeue_after()), (0, None), "a stopped zone");
     }
 
     #[test]
-    fn a_blind_process_taints_nothing() {
+    fn a_blind_process_taints_no_node() {
         let now = start();
         let mut blind = snapshot(now, vec![zone("a", 2, Limiter::new(0.1, now))]);
         blind.sees = false;
@@ -98,17 +98,17 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_which_something_was_heard_no_longer_waits() {
+    fn a_node_with_a_new_heartbeat_no_longer_waits() {
         let now = start();
         let mut over = zone("a", 2, Limiter::new(0.1, now));
         over.is_over = true;
         let plan = decide(&snapshot(now, vec![over]));
         assert_eq!((names(&plan).len(), plan.over.len()), (0, 1));
-        assert_eq!(plan.requeue_after(), Some(Duration::from_millis(1)), "the next one has its turn");
+        assert_eq!(plan.requeue_after(), Some(Duration::from_millis(1)), "the next node follows at once");
     }
 
     #[test]
-    fn a_large_share_is_announced_once_and_a_cap_holds() {
+    fn a_large_share_raises_one_alarm_and_the_limit_is_not_exceeded() {
         let now = start();
         let full = || Limiter::new(0.1, now);
         let mut many = snapshot(now, vec![zone("a", 8, full())]);
@@ -119,7 +119,7 @@ mod tests {
         many.is_alarmed = true;
         assert_eq!(decide(&many).alarm, None);
         let few = decide(&snapshot(now, vec![zone("a", 11, full())]));
-        assert_eq!((few.alarm, few.is_alarmed), (None, false), "11 of 20 are not more than the share");
+        assert_eq!((few.alarm, few.is_alarmed), (None, false), "11 of 20 does not exceed the share");
         many.brake.cap = 0.25;
         let plan = decide(&many);
         assert_eq!((names(&plan).len(), plan.held), (1, 0), "5 of 20");

@@ -1,4 +1,4 @@
-//! What a pass finds out about nodes and does with them.
+//! The plan of a pass: findings about nodes, and the actions that follow.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,61 +12,61 @@ use crate::{
     taints::Cause,
 };
 
-/// How many nodes an explanation lists one by one.
+/// Number of nodes that an explanation lists individually.
 const LISTED: usize = 10;
 
-/// What happens to a node.
+/// Action on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It has been silent for too long: these conditions become `Unknown`.
+    /// The node is silent: these conditions become `Unknown`.
     Lapse(Vec<Lapsed>),
-    /// Pods may stay there again.
+    /// The `NoExecute` taints are removed, so that Pods may stay.
     Relieve,
-    /// Its taint does not fit its condition any more: this one takes its place, whatever the rate.
+    /// The `NoExecute` taint no longer fits the condition `Ready`: the taint of this cause replaces it, regardless of the rate.
     Swap(Cause),
-    /// It waits for its turn to be tainted.
+    /// The node waits until its zone has a token to taint it.
     Wait(Cause),
 }
 
-/// What a pass finds out about a node.
+/// Findings of a pass about one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
-    /// The node.
+    /// The examined state of the node.
     pub(crate) node: Arc<Node>,
-    /// When it counts as silent if nothing is heard of it; none if nothing depends on that.
+    /// Time at which the node is examined again, usually the end of its grace period; `None` if there is no such time.
     pub(crate) due: Option<Instant>,
-    /// What happens to it.
+    /// Action on the node; `None` if none is necessary.
     pub(crate) action: Option<Action>,
 }
 
-/// What a pass does.
+/// Findings and actions of a pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Why nothing is decided about nodes, if nothing is.
+    /// Why no node is judged; `None` if nodes are judged.
     pub(crate) blind: Option<String>,
-    /// Whether proof of sight is asked for.
+    /// Whether the pass requests evidence of a live view.
     pub(crate) checks: bool,
-    /// The nodes that were looked at; none while the process is blind.
+    /// The examined nodes; empty while the process is blind.
     pub(crate) judged: Vec<Judged>,
     /// Zones whose state or rate changes.
     pub(crate) zones: BTreeMap<Text, ZoneChange>,
     /// Whether every zone is fully disrupted.
     pub(crate) disruption: Disruption,
-    /// What is reported of nodes that came, went, or fell silent.
+    /// Added, removed and lapsed nodes to report.
     pub(crate) reports: Reports,
-    /// The pause before the next pass.
+    /// Pause before the next pass.
     pub(crate) pause: Duration,
 }
 
 impl Plan {
-    /// Nodes with an action, in the order in which they were looked at.
+    /// Returns the nodes with an action, in the order of their examination.
     pub(crate) fn actions(&self) -> impl Iterator<Item = (&Arc<Node>, &Action)> {
         self.judged.iter().filter_map(|judged| judged.action.as_ref().map(|action| (&judged.node, action)))
     }
 }
 
 impl Action {
-    /// What is done, without the node.
+    /// Describes the action without the node.
     pub(crate) fn describe(&self) -> &'static str {
         match self {
             Self::Lapse(_) => "set the conditions to Unknown",
@@ -84,7 +84,7 @@ impl Explain for Plan {
             format!("; zone {zone:?} is in state {state}, {} nodes a second are tainted", change.rate)
         };
         let zones: String = self.zones.iter().map(zone).collect();
-        format!("{} nodes were looked at{zones}", self.judged.len())
+        format!("{} nodes were examined{zones}", self.judged.len())
     }
 
     fn waiting(&self) -> Vec<String> {

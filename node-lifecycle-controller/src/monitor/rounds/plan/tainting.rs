@@ -1,4 +1,4 @@
-//! Which nodes get a `NoExecute` taint now.
+//! The plan to taint waiting nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,35 +10,35 @@ use crate::{
     taints::Cause,
 };
 
-/// A node that is tainted.
+/// A node that gets a `NoExecute` taint now.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
-    /// The node.
+    /// The known state of the node.
     pub(crate) node: Arc<Node>,
-    /// Its zone.
+    /// Key of the node's zone.
     pub(crate) zone: Text,
-    /// The cause as it is known; what the server says counts.
+    /// Cause by the known state; the live state decides in the end.
     pub(crate) cause: Cause,
 }
 
-/// What a round does.
+/// Actions of a round.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Nodes that are tainted.
+    /// Nodes to taint.
     pub(crate) chosen: Vec<Chosen>,
     /// Nodes that no longer wait.
     pub(crate) over: Vec<Name>,
-    /// The alarm to raise before anything is done.
+    /// Message of the alarm that precedes the taints; `None` for no alarm.
     pub(crate) alarm: Option<String>,
-    /// Whether the share of tainted nodes is above the alarm.
+    /// Whether the share of tainted nodes is above the share of the alarm.
     pub(crate) is_alarmed: bool,
-    /// Nodes that wait because of the cap.
+    /// Number of nodes that wait because of the limit.
     pub(crate) held: usize,
-    /// All nodes that wait.
+    /// Number of all waiting nodes.
     pub(crate) waiting: usize,
-    /// Those of them whose zone lets nodes be tainted now.
+    /// Number of nodes that wait in zones with a positive tainting rate.
     pub(crate) expected: usize,
-    /// The pause before the next round, if there has to be one.
+    /// Pause before the next round; `None` if no further round is necessary.
     pub(crate) pause: Option<Duration>,
 }
 

@@ -21,7 +21,7 @@ fn node(ready: Option<(&str, &str)>, taints: &[&str]) -> Arc<Node> {
     world::node("n", json!({"spec": {"taints": taints}, "status": {"conditions": conditions}}))
 }
 
-/// What is done about the node, and in how many seconds it is due.
+/// Returns the action on the node, and the seconds until its deadline.
 fn does(snapshot: &HealthSnapshot) -> (Option<Action>, Option<u64>) {
     let plan = decide(snapshot);
     assert_eq!(plan.blind, None);
@@ -38,8 +38,12 @@ fn a_node_is_silent_after_its_grace_period_and_not_before() {
     let ready = || node(Some(("True", "KubeletReady")), &[]);
     let all = [("Ready", false), ("MemoryPressure", true), ("DiskPressure", false)];
     assert_eq!(does(&snapshot(ready(), 0)), (None, Some(50)));
-    assert_eq!(does(&snapshot(ready(), 50)), (None, Some(0)), "the end of the period is not past it");
-    assert_eq!(does(&snapshot(ready(), 51)), (Some(lapse(&all)), None), "what is Unknown already stays as it is");
+    assert_eq!(does(&snapshot(ready(), 50)), (None, Some(0)), "the grace period has not passed at its last second");
+    assert_eq!(
+        does(&snapshot(ready(), 51)),
+        (Some(lapse(&all)), None),
+        "a condition that is already Unknown is not changed"
+    );
     let new = || node(None, &[]);
     let missing = [("Ready", true), ("MemoryPressure", true), ("DiskPressure", false)];
     assert_eq!(does(&snapshot(new(), 60)), (None, Some(0)));
@@ -63,9 +67,9 @@ fn taints_follow_from_the_condition() {
         ("True", "KubeletReady", &["unreachable"], 0, Some(Action::Relieve)),
         ("True", "KubeletReady", &["not-ready", "unreachable"], 0, Some(Action::Relieve)),
         ("True", "KubeletReady", &[], 0, None),
-        // Another process found it silent, and it was not silent here for its grace period.
+        // Another process found the node silent, but here its grace period has not passed.
         ("Unknown", lapsed, &[], 40, None),
-        // Its kubelet says so itself.
+        // The kubelet itself reports Unknown.
         ("Unknown", "Kubelet", &[], 0, Some(Action::Wait(Unreachable))),
         ("Odd", "Kubelet", &[], 0, None),
     ] {
@@ -75,14 +79,14 @@ fn taints_follow_from_the_condition() {
 }
 
 #[test]
-fn a_node_that_waits_is_not_told_to_wait_again() {
+fn a_waiting_node_is_not_made_to_wait_again() {
     let mut waits = snapshot(node(Some(("False", "r")), &[]), 0);
     waits.examined[0].waits = true;
     assert_eq!(does(&waits).0, None);
 }
 
 #[test]
-fn grace_periods_begin_when_the_process_sees() {
+fn grace_periods_start_with_the_live_view() {
     let silent = || snapshot(node(Some(("True", "r")), &[]), 1000);
     let mut returned = silent();
     returned.sight = Sight::new(PERIOD, GRACE.monitor);
@@ -94,7 +98,7 @@ fn grace_periods_begin_when_the_process_sees() {
 }
 
 #[test]
-fn a_blind_process_judges_nobody_and_asks_for_a_sign() {
+fn a_blind_process_judges_no_node_and_requests_evidence_of_a_live_view() {
     let silent = || snapshot(node(Some(("True", "r")), &[]), 1000);
     let mut blind = silent();
     blind.sight = Sight::new(PERIOD, GRACE.monitor);
@@ -103,7 +107,7 @@ fn a_blind_process_judges_nobody_and_asks_for_a_sign() {
     let mut stale = silent();
     stale.now += Duration::from_secs(13);
     let plan = decide(&stale);
-    assert!(plan.checks && plan.blind.is_none() && plan.judged.is_empty(), "it is not blind yet");
+    assert!(plan.checks && plan.blind.is_none() && plan.judged.is_empty(), "the process is not blind yet");
     let mut troubled = silent();
     troubled.trouble = Some("nodes cannot be watched".to_owned());
     let plan = decide(&troubled);
@@ -112,7 +116,7 @@ fn a_blind_process_judges_nobody_and_asks_for_a_sign() {
 }
 
 #[test]
-fn nodes_that_are_found_silent_count_before_anything_is_written() {
+fn silent_nodes_count_as_not_ready_before_their_conditions_are_written() {
     let mut last = snapshot(node(Some(("True", "r")), &[]), 51);
     let standing = ZoneStanding { state: ZoneState::Normal, count: Count { ready: 1, not_ready: 4 } };
     last.zones = [(Text::default(), standing)].into();
@@ -124,7 +128,7 @@ fn nodes_that_are_found_silent_count_before_anything_is_written() {
 }
 
 #[test]
-fn a_total_disruption_removes_taints_and_its_end_gives_everyone_time() {
+fn a_total_disruption_removes_taints_and_its_end_restarts_grace_periods() {
     let mut down = snapshot(node(Some(("Unknown", STOPPED.0)), &["unreachable"]), 1000);
     let zone = |state, ready| {
         let standing = ZoneStanding { state, count: Count { ready, not_ready: 4 } };
