@@ -1,8 +1,8 @@
-# The commands people use daily. `just` lists them.
+# Common commands. `just` lists them.
 default:
     @just --list
 
-# Format, lints, manifests, tests: what CI runs.
+# Format, lints, manifests and tests, as in CI.
 ci:
     .ci/run
 
@@ -12,16 +12,16 @@ test *ARGS:
     cargo test --workspace {{ARGS}}
     cargo run --quiet --package e2e --bin skipped
 
-# Lints as errors.
+# Format and lints, with warnings as errors.
 lint:
     cargo fmt --all -- --check
     cargo clippy --workspace --all-targets -- -D warnings
 
-# A cluster on this machine with an example application, live in the terminal.
+# A local cluster with an example application, shown live in the terminal.
 playground *ARGS:
     cargo run --profile trial --bin playground -- {{ARGS}}
 
-# Throughput, CPU, memory and requests per Pod.
+# Benchmarks of throughput, CPU, memory and requests per Pod.
 bench *ARGS:
     cargo build --release --workspace --bins
     cargo run --release -p e2e --bin bench -- {{ARGS}}

@@ -97,6 +97,7 @@ mod tests {
     ///
     /// Three rows differ from upstream, which misses the runs of the 13th and of 14:30, and never fires `@every` with a deadline
     /// shorter than its interval.
+    /// CRONJOB-23, CRONJOB-24, CRONJOB-26, CRONJOB-75, CRONJOB-76.
     #[test]
     fn only_the_last_missed_run_is_caught_up() {
         type Row = (&'static str, &'static str, &'static str, Option<i64>, Option<&'static str>, bool, f64);
@@ -234,6 +235,7 @@ mod tests {
         }
     }
 
+    /// CRONJOB-25.
     #[test]
     fn with_a_deadline_of_zero_no_run_is_due() {
         let schedule = Schedule::parse("TZ=UTC */5 * * * *").unwrap();
@@ -244,6 +246,7 @@ mod tests {
     }
 
     /// Rows: schedule, anchor, and the second after midnight of the next firing, which is due at that second and not earlier.
+    /// CRONJOB-23, CRONJOB-27.
     #[test]
     fn firings_within_the_minute_of_the_last_run_are_skipped() {
         let second = |second: i64| Timestamp::from_second(1_772_323_200 + second).unwrap();
@@ -267,6 +270,7 @@ mod tests {
         }
     }
 
+    /// CRONJOB-17.
     #[test]
     fn a_schedule_that_never_fires_is_an_error() {
         for text in ["59 23 31 2 *", ", * * * *", "* , * * *", "* * * , *", "* * , * ,"] {

@@ -69,6 +69,7 @@ fn snapshot(cron: &Value, jobs: &[Value]) -> Snapshot {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
+    /// CRONJOB-70.
     #[test]
     fn the_allocations_of_a_decision_depend_on_the_size_of_its_objects(
         schedule in schedules(), last in times(), created in times(), deadline in numbers(), limit in numbers(),

@@ -1,4 +1,4 @@
-//! Carrying a plan out: revisions, claims, Pods, the history, the status.
+//! The requests of a plan: revisions, claims, Pods, the history, the status.
 
 mod body;
 mod note;
@@ -22,7 +22,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Carries a plan out.
+/// Sends the requests of a plan, and returns when the next sync is due.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (&plan.problem, plan.scope) {
         (Some(problem @ Problem::SelectsEverything), _) => {
@@ -39,9 +39,9 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
 }
 
-/// Writes revisions and claims Pods and, unless that changes whose Pods are whose, creates and deletes Pods.
+/// Writes revisions and claims Pods. Unless the plan is limited to that, also creates and deletes Pods and writes the status.
 async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    // The first denial of a change without which the sync goes on. It fails with it in the end.
+    // The first denied change that does not stop the sync. It becomes the failure of the sync at the end.
     let mut denied: Option<Failed> = None;
     if !revisions::claim(snapshot, &mut denied, io).await? {
         return Ok(Requeue::AsPlanned);
@@ -57,7 +57,7 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
     }
 
     let created = pods::create(snapshot, plan, io).await;
-    // Pods are deleted also if some could not be created.
+    // Pods are deleted even if some creations failed.
     let deleted = pods::delete(snapshot, plan, io).await;
     let managed = created.and_then(|created| Ok(created + deleted?));
     let forgotten = match &managed {
@@ -74,18 +74,18 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
         return Err(denied);
     }
     Ok(match (plan.deferred.total(), plan.orphans) {
-        // A create whose answer was lost has failed; that it is waited for is no success.
+        // A creation whose answer was lost has failed, and waiting for it is no success.
         (0, 0) => snapshot.lost_creates.values().min().map_or(Requeue::AsPlanned, |left| Requeue::Unfinished(*left)),
         (0, _) => Requeue::RateLimited,
         _ => again(managed),
     })
 }
 
-/// Writes the status if it differs, onto the version of the set that it was computed for. A set that is gone is no error.
+/// Writes the status if it differs, with the version of the set as a precondition. A deleted set is no error.
 ///
-/// Upstream: `pkg/controller/daemon`, `storeDaemonSetStatus`, which after a failure writes the same status onto the newer set, also
-/// if that is another set of the same name. Here the conflict fails the sync, and the next one computes the status of the newer
-/// set, which it waits for.
+/// After a failure, upstream writes the same status onto the newer set, even if that is another set of the same name
+/// (`pkg/controller/daemon`, `storeDaemonSetStatus`). Here the conflict fails the sync, and the next sync waits for the newer set
+/// and computes its status.
 async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), Failed> {
     if !plan.writes_status() {
         return Ok(());
@@ -97,10 +97,10 @@ async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), Failed> {
     }
 }
 
-/// When the next sync goes on with what this one has left, after so many requests that had an effect.
+/// Returns when the next sync continues with the remaining work. `effective` is the number of requests that changed an object.
 ///
-/// It waits by itself until the caches show what this one wrote. If nothing was written, because the server did not know any of the
-/// Pods, nothing makes it wait: it would send the same requests until the cache shows that the Pods are gone.
+/// After a write, the next sync waits by itself until the caches show the write. If all requests found their Pods deleted, only
+/// the back-off keeps the next syncs from sending the same requests until the cache shows the deletions.
 fn again(effective: usize) -> Requeue {
     if effective > 0 { Requeue::After(Duration::ZERO) } else { Requeue::RateLimited }
 }

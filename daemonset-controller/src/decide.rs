@@ -1,7 +1,7 @@
-//! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
+//! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! The decision has two parts. [`standing`](standing::standing) judges one node, and is asked only about nodes of which something has
-//! changed. [`decide`] judges the sum of all nodes and the few nodes on which something is to be done.
+//! The decision has two parts. [`standing`](standing::standing) judges one node, and is called only for changed nodes. [`decide`]
+//! judges the sum of all nodes, and the few nodes that need an action.
 
 pub mod eligibility;
 pub mod manage;
@@ -25,10 +25,10 @@ use crate::{
     snapshot::{Snapshot, Turn},
 };
 
-/// Decides what one sync does. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
+/// Decides the plan of one sync. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
 ///
-/// Pods are adopted before anything else is done with Pods, and the next sync sees them; that sync adopts no others. Missing Pods are created and Pods
-/// that must go are deleted before outdated ones are replaced, each in a sync of its own.
+/// Pods are adopted before any other work on Pods. The next sync sees the adopted Pods, and adopts no others. Missing Pods are
+/// created and surplus Pods are deleted before outdated Pods are replaced, each in a sync of its own.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let scope = scope(snapshot);
     let (adopt, orphans) = match scope {
@@ -58,7 +58,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         Scope::Nothing => {
             plan.waiting.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         }
-        Scope::Claims => plan.waiting.push(|| "Pods are counted once the cache shows whose they are".to_owned()),
+        Scope::Claims => plan.waiting.push(|| "Pods are counted once the cache shows their owners".to_owned()),
         Scope::Status => {
             let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.why.clone()).unwrap_or_default();
             plan.waiting.push(|| format!("only the status is written: {blocked}"));
@@ -108,7 +108,7 @@ fn scope(snapshot: &Snapshot) -> Scope {
     }
 }
 
-/// Upstream: `manage`, and `rollingUpdate` where that asked for nothing.
+/// Decides creations and deletions. Upstream: `manage`; and `rollingUpdate`, if `manage` has nothing to do.
 fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     let (nodes, held_back) = (&snapshot.nodes, &snapshot.held_back);
     for node in nodes.create.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
@@ -132,24 +132,24 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     plan.creates.truncate(burst);
     plan.deletes.truncate(burst);
     if snapshot.terminating_namespace && !plan.creates.is_empty() {
-        // A later sync would not create them either.
+        // A later sync could not create these Pods either.
         plan.creates.clear();
         plan.deferred.creates = 0;
         plan.waiting.push(|| "no Pods are created: the namespace is terminating".to_owned());
     }
     if plan.creates.is_empty() {
-        // Those that are left out for now come back with the first answer or when time is up.
+        // Nodes that are held back are handled after the first answer, or when their time has passed.
         plan.deferred.creates = 0;
     }
     explain_held_back(snapshot, plan);
     if snapshot.nodes.untargeted > 0 {
         let untargeted = snapshot.nodes.untargeted;
-        plan.waiting.push(|| format!("{untargeted} Pods are left alone: they neither run on a node nor name one"));
+        plan.waiting.push(|| format!("{untargeted} Pods are ignored: they are neither bound nor pinned to a node"));
     }
 }
 
-/// The nodes for which no Pod is created now: one may have been created by a request that was not answered, or a Pod that the set
-/// selects is there and is not adopted yet.
+/// Returns the nodes for which no Pod is created now: a creation whose answer was lost may have created one, or an orphan there
+/// is not adopted yet.
 pub(crate) fn held_back<'a>(
     lost_creates: &BTreeMap<Text, Duration>,
     orphans: impl Iterator<Item = &'a PodRef>,
@@ -167,7 +167,7 @@ fn explain_held_back(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// How long after the snapshot the passing of time alone changes the decision.
+/// Returns the time from the snapshot until the decision changes without an event.
 fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     match (plan.scope, &snapshot.blocked) {
         (Scope::Nothing, _) => None,
@@ -181,7 +181,7 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     }
 }
 
-/// How long after the snapshot a Pod that is deleted because it has failed would be deleted again, were it still there.
+/// Returns the time from the snapshot until a failed Pod would be deleted again, if its deletion now has no effect.
 fn next_failure(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     let failed: BTreeSet<_> =
         plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).map(|deletion| &deletion.node).collect();

@@ -1,25 +1,26 @@
-//! How long a node on which Pods fail waits for the next one.
+//! The back-off of nodes on which Pods fail.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use common::intern::Text;
 use jiff::{SignedDuration, Timestamp};
 
-/// How often entries that count no more are dropped.
+/// Time between two removals of expired entries.
 const PURGE_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
-/// The bounds of the back-off.
+/// The first and the longest delay of a back-off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The first delay.
+    /// Delay before the second failed Pod is deleted.
     pub(crate) initial: Duration,
-    /// The longest delay.
+    /// Upper limit of the delay, which doubles with each failed Pod.
     pub(crate) max: Duration,
 }
 
-/// The back-off of each node of one DaemonSet. It begins anew with each generation that the status has observed.
+/// The back-off of each node of one DaemonSet. It restarts when the status observes a new generation.
 ///
-/// Nothing of it is stored: after a restart the first failure has no delay. Upstream: client-go `util/flowcontrol`, `Backoff`.
+/// The back-off is kept in memory only: after a restart, the first failure has no delay. Upstream: client-go `util/flowcontrol`,
+/// `Backoff`.
 #[derive(Debug, Default)]
 pub(crate) struct FailedPods {
     generation: i64,
@@ -42,7 +43,7 @@ impl Entry {
             .unwrap_or(self.since)
     }
 
-    /// Whether it counts: it was used lately. A clock that was set back makes it count no more.
+    /// Whether the entry is valid: it was used within twice the longest delay, and the clock was not set back since.
     fn counts(&self, bounds: Bounds, now: Timestamp) -> bool {
         let idle = now.duration_since(self.since);
         let longest = SignedDuration::try_from(bounds.max.saturating_mul(2)).unwrap_or(SignedDuration::MAX);
@@ -51,8 +52,8 @@ impl Entry {
 }
 
 impl FailedPods {
-    /// Forgets everything if the status has observed another generation. Returns the nodes whose wait ends early because of that, or
-    /// because the clock was set back.
+    /// Removes expired entries; removes all entries if the status has observed another generation. Returns the nodes whose delay
+    /// ends early because of the generation, or because the clock was set back.
     pub(crate) fn observe(&mut self, generation: i64, bounds: Bounds, now: Timestamp) -> Vec<Text> {
         let is_new = self.generation != generation;
         let was_set_back = now < self.observed;
@@ -73,30 +74,30 @@ impl FailedPods {
         ended
     }
 
-    /// Until when a failed Pod on that node is left alone.
+    /// Returns the time before which a failed Pod on the node is not deleted, if it is in the future.
     pub(crate) fn until(&self, node: &Text, bounds: Bounds, now: Timestamp) -> Option<Timestamp> {
         let entry = self.nodes.get(node).filter(|entry| entry.counts(bounds, now))?;
         Some(entry.until()).filter(|until| *until > now)
     }
 
-    /// How long the next failed Pod on that node is left alone, if one is deleted now.
+    /// Returns the delay of the next failed Pod on the node, if a failed Pod is deleted now.
     pub(crate) fn next_delay(&self, node: &Text, bounds: Bounds, now: Timestamp) -> Duration {
         let known = self.nodes.get(node).filter(|entry| entry.counts(bounds, now));
         known.map_or(bounds.initial, |entry| entry.delay.saturating_mul(2).min(bounds.max))
     }
 
-    /// Forgets a node that is gone.
+    /// Removes a deleted node.
     pub(crate) fn node_gone(&mut self, node: &Text) {
         self.nodes.remove(node);
     }
 
-    /// How many nodes have a back-off.
+    /// Number of nodes with a back-off.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Notes that a failed Pod on that node is deleted.
+    /// Records the deletion of a failed Pod on the node.
     pub(crate) fn deleted(&mut self, node: &Text, bounds: Bounds, now: Timestamp) {
         let delay = self.next_delay(node, bounds, now);
         self.nodes.insert(node.clone(), Entry { delay, since: now });
@@ -114,6 +115,7 @@ mod tests {
         SignedDuration::from_secs(n)
     }
 
+    /// DAEMONSET-24.
     #[test]
     fn the_delay_doubles_up_to_its_limit() {
         let (mut failed, node, mut time) = (FailedPods::default(), Text::new("n"), now());
@@ -128,8 +130,9 @@ mod tests {
         }
     }
 
+    /// DAEMONSET-25.
     #[test]
-    fn it_begins_anew_after_half_an_hour_of_rest_and_with_a_new_generation() {
+    fn the_back_off_restarts_after_half_an_hour_without_failures_and_with_a_new_generation() {
         let (mut failed, node) = (FailedPods::default(), Text::new("n"));
         let twice = |failed: &mut FailedPods| {
             failed.deleted(&node, BOUNDS, now());
@@ -138,7 +141,7 @@ mod tests {
         twice(&mut failed);
         assert_eq!(failed.until(&node, BOUNDS, now()), Some(now() + seconds(2)));
         let later = now() + seconds(1801);
-        assert!(failed.observe(0, BOUNDS, later).is_empty(), "its wait has ended before");
+        assert!(failed.observe(0, BOUNDS, later).is_empty(), "the delay has already ended");
         assert!(failed.nodes.is_empty());
         twice(&mut failed);
         failed.deleted(&node, BOUNDS, later);
@@ -148,8 +151,9 @@ mod tests {
         assert_eq!(failed.until(&node, BOUNDS, later), None);
     }
 
+    /// DAEMONSET-25.
     #[test]
-    fn a_clock_that_is_set_back_ends_the_wait() {
+    fn a_clock_that_is_set_back_ends_the_delay() {
         let (mut failed, node) = (FailedPods::default(), Text::new("n"));
         failed.observe(0, BOUNDS, now());
         failed.deleted(&node, BOUNDS, now());

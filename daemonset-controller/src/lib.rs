@@ -1,18 +1,21 @@
-//! DaemonSets: one Pod on every node that is eligible.
+//! The DaemonSet controller: one Pod on every eligible node.
 //!
 //! # What it promises
 //!
-//! If a set stays as it is, it ends up with exactly one Pod of its template on every eligible node and none elsewhere, and with a
-//! status that counts them. On the way an available Pod is taken away from no more nodes than `maxUnavailable` allows, no more nodes
-//! than `maxSurge` have a second Pod, no Pod is created for a node that is not eligible or not known, and no Pod of another controller
-//! is written. A template that differs only in how a server encodes it makes no new revision.
+//! If a set stays unchanged, it ends up with exactly one Pod of its template on every eligible node, no Pod on any other node,
+//! and a status that counts the Pods. On the way:
+//!
+//! - An available Pod is removed from at most `maxUnavailable` nodes, and at most `maxSurge` nodes have a second Pod.
+//! - No Pod is created for a node that is ineligible or unknown, and no Pod of another controller is written.
+//! - A template that differs only in its encoding makes no new revision.
 //!
 //! # What it costs
 //!
-//! A sync looks at the nodes of which something has changed since the last one, and at as many nodes as it can act on: an event of one
-//! Pod of a set of five thousand nodes is the work of one node. A change of a node's labels or taints costs one comparison for each
-//! DaemonSet. Where the placements of all of them are too large for that, those with the largest ones are synced uncompared.
-//! Heartbeats, conditions and image lists of nodes cost nothing. Of the data of a revision only a digest is kept.
+//! A sync handles the nodes that have changed since the last sync, and as many nodes as it can act on: an event of one Pod in a
+//! set of five thousand nodes is the work of one node. A change of a node's labels or taints costs one comparison for each
+//! DaemonSet. If the placements of all DaemonSets are too large for that, the DaemonSets with the largest placements are synced
+//! without a comparison. Heartbeats, conditions and image lists of nodes cost nothing. The cache keeps only a digest of a
+//! revision's data.
 //!
 //! # How it is laid out
 //!
@@ -23,41 +26,42 @@
 //!           ▲        (indexes of     (pure)      eligibility, standing,  revisions,
 //!           │         four caches)               manage, rolling,        Pods, status
 //!           │                                    revisions, status
-//!           └── node_updates/ ◄── queue of nodes;  requeue: a Pod becomes available, a failed Pod may go
+//!           └── node_updates/ ◄── queue of nodes;  requeue: a Pod becomes available, a back-off ends
 //! ```
 //!
 //! # Where it differs from upstream
 //!
-//! - Deletions of Pods and revisions name the uid and the version they were decided on. A Pod that has changed since is read live and
-//!   judged again. Releases, adoptions and statuses are patches onto the version they were decided on; conditions that others wrote
-//!   into a status stay.
-//! - A status that meets a conflict is computed again, and not written over the newer set.
-//! - Expectations are kept by identity, in `common`'s ledger: another Pod's event satisfies none.
-//! - A creation whose answer was lost holds back its own node for as long as it may take effect, and no other.
-//! - Where Pods are adopted or relabelled, nothing else is done with Pods in the same sync. The sync after an adoption adopts no others,
-//!   and creates no Pod on their nodes.
-//! - Pods are created and deleted in the order of their nodes' names. After the server has refused a request for a node, the next sync
-//!   begins with the nodes after it; a new generation begins with the first.
-//! - With surge, an outdated Pod on a node that has vanished does not hold up a rolling update, and an available Pod there does not
-//!   count as serving. Without surge, a node that has vanished counts against `maxUnavailable` as long as it has a Pod that is not
-//!   available, as upstream.
-//! - With surge, the back-off of failed Pods also delays the creation of the next one.
-//! - A set is also synced when a node is deleted, and when a node with its Pod stops or begins to count as desired.
-//! - Of Pods whose revision turns out to be stored twice, only those that carry the hash of the deleted one get the other hash.
-//! - After the server has refused a Pod because the namespace is terminating, no other is sent for a while.
-//! - A revision that the server denies to adopt, release, label or renumber is reported by a `FailedUpdate` Event, and left as it is for
-//!   a while. So is a Pod that it denies to adopt, release or relabel. A revision that it denies to delete is reported by a
-//!   `FailedDelete` Event. The set goes on meanwhile.
-//! - A Pod that carries the hash of a duplicate of the current revision is not outdated. The duplicate stays as long as the server
+//! - Deletions of Pods and revisions have the uid and the version of the snapshot as preconditions. A Pod that has changed since
+//!   is read live and judged again. Releases, adoptions and statuses are patches with the version as a precondition. Conditions
+//!   that other clients wrote into a status stay.
+//! - After a conflict, a status is computed again. Upstream writes the same status onto the newer set.
+//! - Expectations are kept by identity, in `common`'s ledger: an event of another Pod does not satisfy them.
+//! - A creation whose answer was lost holds back only its own node, for as long as the request may take effect.
+//! - A sync that adopts or relabels Pods does nothing else with Pods. The sync after an adoption adopts no other Pods, and
+//!   creates no Pod on the nodes of orphans.
+//! - Pods are created and deleted in the order of their nodes' names. After the server has refused a request for a node, the next
+//!   sync begins with the nodes after it; a new generation begins with the first.
+//! - With surge, an outdated Pod on a deleted node does not hold up a rolling update, and an available Pod there does not count
+//!   as serving. Without surge, a deleted node counts against `maxUnavailable` as long as it has a Pod that is not available, as
+//!   upstream.
+//! - With surge, the back-off of failed Pods also delays the creation of the next Pod.
+//! - A set is also synced when a node is deleted, and when a node with a Pod of the set begins or ceases to count as desired.
+//! - If a template is stored as two revisions, only the Pods that have the hash of the deleted revision are relabelled.
+//! - After the server has refused a Pod because the namespace is terminating, no other Pod is sent for a while.
+//! - A `FailedUpdate` Event reports a revision that the server denies to adopt, release, label or renumber, and a Pod that it
+//!   denies to adopt, release or relabel. A `FailedDelete` Event reports a revision that the server denies to delete. The change
+//!   is retried later, and the set is synced without it.
+//! - A Pod that has the hash of a duplicate of the current revision is not outdated. The duplicate stays as long as the server
 //!   denies to relabel the Pod.
-//! - A revision whose name is taken by one of the same template is not stored; Pods carry the hash of that one, as upstream.
-//! - A revision that was stored before and is gone is stored again only if the set, read live, is still there.
-//! - Only Pods with the label `controller-revision-hash` are watched. A Pod that loses the label is read, and gets the label back with an
-//!   empty value: its revision is unknown, as without the label. An orphan that never had the label is not adopted. A Pod that loses
-//!   the label while no process runs, or while it is terminating, is replaced as if it were gone. A Pod that a webhook creates without
-//!   the label is followed by reads, and replaced after a restart.
-//! - A `FailedCreate` Event reports a revision that cannot be stored, for example because the name of the set is too long or because of
-//!   a quota.
+//! - A revision whose name is taken by a revision of the same template is not stored; Pods get the hash of that revision, as
+//!   upstream.
+//! - A revision that was stored before and has been deleted is stored again only if a live read shows that the set still exists.
+//! - Only Pods with the label `controller-revision-hash` are watched. A Pod that loses the label is read, and the label is
+//!   restored with an empty value: its revision is unknown, as without the label. An orphan that never had the label is not
+//!   adopted. A Pod that loses the label while no process runs, or while it is terminating, is replaced as if it were deleted. A
+//!   Pod that a webhook creates without the label is tracked by reads, and replaced after a restart.
+//! - A `FailedCreate` Event reports a revision that cannot be stored, for example because the name of the set is too long or
+//!   because of a quota.
 
 pub mod decide;
 pub mod metrics;
@@ -113,57 +117,57 @@ use crate::{
     watch::Watch,
 };
 
-/// The gate of waiting for the caches.
+/// Feature gate: a sync waits until the caches show the writes of this process. On by default.
 ///
-/// With the gate off, the status of a set is written while the caches do not show the last writes for it. Pods are neither created nor
-/// deleted meanwhile in either position.
+/// With the gate off, the status is written although the caches do not show the last writes for the set yet. Pods are not created
+/// or deleted during that time, whether the gate is on or off.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyDaemonSet",
-    "A DaemonSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
+    "A DaemonSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
-/// The gate of tolerations that compare numbers.
+/// Feature gate: tolerations may compare the value of a taint with a number. Off by default.
 pub const COMPARISON_OPERATORS: FeatureGate = FeatureGate::off(
     "TaintTolerationComparisonOperators",
     "Tolerations may compare the value of a taint with a number (operators Lt and Gt)",
 );
-/// All gates this crate knows.
+/// Feature gates that this binary accepts.
 pub const GATES: &[FeatureGate] = &[STALE_CONSISTENCY, ATOMIC_FIFO, COMPARISON_OPERATORS];
 
-/// How many Pods one sync creates, and how many it deletes. Upstream: `BurstReplicas`.
+/// Greatest number of Pods that one sync creates, and greatest number that it deletes. Upstream: `BurstReplicas`.
 pub const BURST_REPLICAS: Tune = Tune::count(
     "burst-replicas",
     250,
-    "The most Pods that one sync of a DaemonSet creates, and the most that it deletes",
+    "The greatest number of Pods that one sync of a DaemonSet creates, and the greatest number that it deletes",
 );
-/// The first delay before a failed Pod on a node is deleted. The first failure has none.
+/// Delay before the second failed Pod on a node is deleted. The first failed Pod is deleted without a delay.
 pub const FAILED_POD_BACKOFF: Tune = Tune::duration(
     "daemonset-failed-pod-backoff",
     Duration::from_secs(1),
-    "How long the second Pod that fails on a node is left alone before it is deleted; doubles with each further one",
+    "The delay before the second failed Pod on a node is deleted; doubles with each further failed Pod",
 );
-/// The longest delay before a failed Pod on a node is deleted.
+/// Longest delay before a failed Pod on a node is deleted.
 pub const FAILED_POD_BACKOFF_MAX: Tune = Tune::duration(
     "daemonset-failed-pod-backoff-max",
     Duration::from_mins(15),
-    "The longest time that a failed Pod is left alone; a node without failures for twice that long begins anew",
+    "The longest delay before a failed Pod is deleted; after twice that time without failures, the back-off of a node restarts",
 );
-/// All tunes of this crate.
+/// Settings that `--tune` accepts.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, BURST_REPLICAS, FAILED_POD_BACKOFF, FAILED_POD_BACKOFF_MAX];
 
-/// The number of DaemonSets that are synced concurrently, and of changed nodes that are looked at concurrently.
+/// `--concurrent-daemonset-syncs`: the number of workers of the loop, and of the loop of changed nodes. 2 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-daemonset-syncs", 2, "The number of DaemonSets that are synced concurrently");
-/// All flags of this crate for numbers of workers.
+/// Flags that set a number of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
-/// The loop of DaemonSets.
+/// The loop that syncs DaemonSets and writes their status.
 pub const DAEMON_SET: LoopDefinition = LoopDefinition::new("daemonset-controller", "daemonset", start)
     .known_as("daemon-set-controller", "daemonset-controller")
     .owning(&[OwnedWrites::status("apps", "daemonsets")]);
-/// All loops of this crate.
+/// Loops that the binary starts.
 pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET];
 
-/// The program.
+/// Name, version and settings of the binary.
 pub const DEFINITION: Definition = Definition {
     name: "daemonset-controller",
     version: env!("CARGO_PKG_VERSION"),
@@ -175,7 +179,7 @@ pub const DEFINITION: Definition = Definition {
     flags: &[],
 };
 
-/// The controller.
+/// Syncs DaemonSets. Owns the caches, and the memory that outlives a sync.
 pub struct DaemonSetController {
     context: Context,
     queue: Queue<Key>,
@@ -209,7 +213,7 @@ fn start(context: Context) -> Arc<dyn Running> {
 }
 
 impl DaemonSetController {
-    /// Starts watching; keys of sets go to `queue`, those of nodes to `node_updates`.
+    /// Starts the informers. Their handlers enqueue keys of sets in `queue`, and keys of changed nodes in `node_updates`.
     pub fn new(context: Context, queue: Queue<Key>, node_updates: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
         let timeout = settings.duration(&EXPECTATIONS_TIMEOUT);
@@ -257,12 +261,12 @@ impl DaemonSetController {
         }
     }
 
-    /// Changes the record of a set.
+    /// Runs `change` on the record of the snapshot's set.
     fn change_record(&self, snapshot: &Snapshot, change: impl FnOnce(&mut Record)) {
         self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
     }
 
-    /// Notes that the answer to a creation was lost: for the time that it may take effect, no other Pod is created for that node.
+    /// Records a creation whose answer was lost. While the request may take effect, no other Pod is created for that node.
     fn note_lost_create(&self, snapshot: &Snapshot, node: &Text) {
         let nodes = [&snapshot.nodes.create, &snapshot.nodes.replace, &snapshot.nodes.candidates];
         let listed = nodes.into_iter().flat_map(|listed| &listed.nodes).find(|listed| listed.name == *node);
@@ -333,7 +337,7 @@ impl Controller for DaemonSetController {
         }
     }
 
-    /// Begins or prolongs the back-off of the nodes on which a failed Pod is deleted, and says what the next sync does first.
+    /// Begins or extends the back-off of nodes on which a failed Pod is deleted, and sets the turn of the next sync.
     fn record(&self, snapshot: &Snapshot, plan: &Plan) {
         let failed: Vec<_> = plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).collect();
         let turn = if plan.adopt.is_empty() { Turn::Adopts } else { Turn::Manages };
@@ -351,8 +355,9 @@ impl Controller for DaemonSetController {
         });
     }
 
-    /// What was noted for a set that was deleted meanwhile would be kept for ever. The watch does not show what was written to hidden
-    /// Pods.
+    /// Reads hidden Pods again, because the watch does not show what this sync wrote to them.
+    ///
+    /// Also removes the entries of a set that was deleted during the sync, which no later event would remove.
     fn after_sync(&self, snapshot: &Snapshot) {
         for pod in snapshot.release.iter().chain(&snapshot.unlabelled).chain(&snapshot.adopt) {
             self.pods.read_again(pod.meta());

@@ -1,4 +1,4 @@
-//! Pods that may have been created by requests that were not answered.
+//! Creations of Pods whose answers were lost.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,9 +6,9 @@ use common::{clock::Instant, intern::Text, meta::Uid};
 
 /// The nodes of one DaemonSet for which the answer to a creation was lost.
 ///
-/// No other Pod is created for such a node until a Pod appears that was not there before, or until the API server can no longer
-/// carry out the request. The other nodes are not concerned: a daemon Pod names its node. Nothing of it is stored; after a restart
-/// the first full set of Pods shows what was created.
+/// No other Pod is created for such a node until a new Pod appears, or until the API server can no longer execute the request.
+/// Other nodes are not affected, because a daemon Pod names its node. The list is kept in memory only: after a restart, the first
+/// list of Pods shows the created Pods.
 #[derive(Debug, Default)]
 pub(crate) struct LostCreates {
     nodes: BTreeMap<Text, Lost>,
@@ -16,18 +16,19 @@ pub(crate) struct LostCreates {
 
 #[derive(Debug)]
 struct Lost {
-    /// The Pods of the node when the request was sent.
+    /// Uids of the node's Pods when the request was sent.
     known: Vec<Uid>,
     until: Instant,
 }
 
 impl LostCreates {
-    /// Notes that the answer to a creation for a node with these Pods was lost, and until when it may still take effect.
+    /// Records a lost answer: the node, its Pods, and the time until which the creation may still take effect.
     pub(crate) fn insert(&mut self, node: &Text, known: Vec<Uid>, until: Instant) {
         self.nodes.insert(node.clone(), Lost { known, until });
     }
 
-    /// The nodes that still wait, with the time that is left. `appeared` says whether a node has a Pod that is not among those known.
+    /// Returns the nodes that still wait, with the remaining time. `appeared` says whether a node has a Pod that is not in the
+    /// given list.
     pub(crate) fn pending(
         &mut self,
         now: Instant,

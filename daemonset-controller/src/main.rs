@@ -1,4 +1,4 @@
-//! DaemonSets as a process.
+//! The binary `daemonset-controller`.
 
 use std::process::ExitCode;
 

@@ -1,26 +1,26 @@
-//! What this controller counts besides its queues.
+//! Metrics of the work on nodes.
 
 use common::metrics::{Counter, Metrics, Stability};
 
-/// The controller's own metric families. Cheap to clone.
+/// The number of node decisions. Cheap to clone.
 #[derive(Clone)]
 pub struct ControllerMetrics {
     decided_nodes: Counter,
 }
 
 impl ControllerMetrics {
-    /// Registers the families.
+    /// Registers the metric families.
     pub fn new(metrics: &Metrics) -> Self {
         let decided_nodes = metrics.counter(
             "nonet_daemonset_nodes_decided_total",
             Stability::Alpha,
-            "How often what the Pods of one node mean for one DaemonSet was decided",
+            "Number of decisions about the Pods of one node for one DaemonSet",
             &[],
         );
         Self { decided_nodes: decided_nodes.with(&[]) }
     }
 
-    /// So many nodes were looked at by a sync.
+    /// Adds the number of nodes that a sync has decided.
     pub fn decided_nodes(&self, count: u64) {
         self.decided_nodes.inc_by(count);
     }

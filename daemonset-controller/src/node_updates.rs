@@ -1,6 +1,6 @@
 //! The loop of changed nodes: it enqueues the sets that a change concerns.
 //!
-//! A loop of its own, as upstream has it, with a queue (`daemonset-node-updates`) and workers of its own.
+//! As upstream, this loop has its own queue (`daemonset-node-updates`) and its own workers.
 
 mod act;
 mod decide;
@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use self::{act::Note, plan::Affected, snapshot::Concern};
 use crate::DaemonSetController;
 
-/// The loop. It reads the caches of the loop of DaemonSets, and writes nothing.
+/// The loop of changed nodes. It reads the caches of the loop of DaemonSets, and writes nothing.
 pub(crate) struct NodeUpdates(pub(crate) Arc<DaemonSetController>);
 
 impl Controller for NodeUpdates {
@@ -50,7 +50,7 @@ impl Controller for NodeUpdates {
         act::act(io).await
     }
 
-    /// No Event and no record of own writes concerns a changed node.
+    /// Returns an empty object: this loop records no Events and no writes.
     fn object(_: &Vec<Concern>) -> (ObjectRef, Uid) {
         (ObjectRef::default(), Uid::default())
     }

@@ -1,4 +1,4 @@
-//! What is read of DaemonSets, their Pods and revisions, and of Nodes.
+//! Projections of DaemonSets, Pods, ControllerRevisions and Nodes.
 
 mod node;
 mod placement;
@@ -25,31 +25,31 @@ pub use pod::CachedPod;
 pub use set::{DaemonSet, Status, Update};
 pub use template::DaemonTemplate;
 
-/// A cached Pod.
+/// A Pod, shared with the cache.
 pub type PodRef = Arc<CachedPod>;
-/// A cached revision.
+/// A revision, shared with the cache.
 pub type RevisionRef = Arc<ControllerRevision>;
 
-/// DaemonSets on the API server.
+/// The resource `daemonsets` of `apps/v1`.
 pub const DAEMON_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "daemonsets", kind: "DaemonSet", namespaced: true };
 
-/// The label of Pods and revisions that holds the hash of the revision.
+/// Label of Pods and revisions: the hash of the revision. Pods are watched by this label.
 pub const HASH_LABEL: &str = "controller-revision-hash";
-/// The label of a Pod that holds the generation of the template that it was made from.
+/// Label of a Pod: the generation of the template that the Pod was created from.
 pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 /// The annotation of a DaemonSet in which the API server counts the changes of its template.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// A revision that a DaemonSet controls, or that has no controller.
+/// A cached revision that a DaemonSet controls, or an orphan.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct ControllerRevision(revision::ControllerRevision);
 
 impl ControllerRevision {
-    /// The hash that Pods of this revision carry; `None` without the label.
+    /// Returns the hash in the label, which Pods of this revision have as well; `None` without the label.
     ///
-    /// The hash depends on the version of the controller that made the revision. It is read, and never computed again.
+    /// The hash depends on the version of the controller that created the revision. It is read, and never computed again.
     pub fn hash(&self) -> Option<&str> {
         self.0.meta.labels.get(HASH_LABEL)
     }

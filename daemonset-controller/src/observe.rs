@@ -1,4 +1,4 @@
-//! From a key to a snapshot, by reading caches only.
+//! Reads the caches into a [`Snapshot`].
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -28,19 +28,19 @@ use crate::{
     },
 };
 
-/// How many comparisons of nodes with the parts of placements one sync makes. With a placement of usual size that is enough for more
-/// nodes than a cluster has.
+/// Greatest number of comparisons of nodes with parts of placements in one sync. For a placement of usual size, this suffices for
+/// more nodes than a cluster has.
 pub(crate) const STEP: usize = 1 << 18;
-/// How long a set pauses between two steps, so that other sets get their turn.
+/// Pause of a set between two steps of comparisons, in which other sets are synced.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
-/// How long a set waits at most for lagging caches before it is checked again without an event.
+/// Longest wait for lagging caches before a set is checked again without an event.
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl DaemonSetController {
     pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         loop {
             let known = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-            // What the cache of Pods shows under this lock is in the rosters, too.
+            // Under this lock, the rosters contain everything that the cache of Pods shows.
             let behind = {
                 let _unchanged = self.rosters.unchanged();
                 known.as_ref().and_then(|uid| self.behind(uid))
@@ -53,12 +53,12 @@ impl DaemonSetController {
                 Some((behind, left)) => Some(Blocked { why: behind.to_string(), at_most: left.min(RECHECK) }),
                 None => None,
             };
-            // Read after the check, so that what is read is at least as new as this process's own writes.
+            // The set is read after the check, so it is at least as new as the writes of this process.
             let Some(set) = self.sets.store().get(&key.namespace, &key.name)? else {
                 self.rosters.forget(key, None);
                 return Ok(Observed::Gone);
             };
-            // Otherwise another set of that name has replaced it in between.
+            // With another uid, a new set of the same name has replaced the set that was checked.
             if let Some(uid) = known.filter(|uid| *uid == set.metadata.uid) {
                 let snapshot = self.snapshot(set, blocked, now);
                 self.watch.forget_if_gone(key, &uid);
@@ -80,10 +80,10 @@ impl DaemonSetController {
             .map_err(|error| Failed::new("template", format!("cannot make {error}")))?;
         let own = IndexValue::controlled_by(&set.metadata);
         let orphan = IndexValue::Text(owner.namespace.clone());
-        // Orphans that cannot be read are skipped: nothing is adopted unread.
+        // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
         let mut candidates = self.revisions.store().by_index(ByController, &own)?;
         candidates.extend(self.revisions.store().readable_by_index(OrphansByNamespace, &orphan));
-        // A selector that breaks the rules claims nothing, and the plan reports it.
+        // An invalid selector claims nothing, and the plan reports it.
         let record = self.rosters.record(&set.metadata.key(), &owner.uid);
         let instant = self.context.clock.instant();
         let (refused, refused_revisions) = record.lock().refused_revisions.observe(&candidates, instant);
@@ -93,7 +93,7 @@ impl DaemonSetController {
         claims.release.retain(|revision| !is_refused(revision));
         let mut revisions = revisions::choose(&set, &template, claims);
         revisions.leave(is_refused);
-        // Read before the roster, so that no Pod is missing in both.
+        // Orphans are read before the roster, so that every Pod is in at least one of the two.
         let orphans = self.orphans(&set, &owner, &orphan);
         let limits = self.limits;
         self.fill_roster(&record, &set, &template, &own)?;
@@ -108,11 +108,11 @@ impl DaemonSetController {
         };
         let Record { roster, failed, cursors, lost_creates, generation, turn, taken, refused_pods, .. } = &mut *guard;
         let Some(roster) = roster else {
-            // An event has dropped it just now, and has enqueued the set.
-            return Ok(Observed::wait("a Pod of the namespace cannot be read", STEP_PAUSE));
+            // An event has dropped the roster in the meantime, and has enqueued the set.
+            return Ok(Observed::wait("a Pod of the namespace cannot be decoded", STEP_PAUSE));
         };
         if *generation != set.metadata.generation {
-            // What the server refused may be other Pods now.
+            // The new generation may have other Pods, which the server accepts.
             (*generation, *cursors) = (set.metadata.generation, Cursors::default());
         }
         if let (Current::Create { hash, .. }, Some((name, stored))) = (&revisions.current, taken)
@@ -120,7 +120,7 @@ impl DaemonSetController {
         {
             revisions.hash = stored.clone();
         }
-        // The standing of these nodes waits for the end of a back-off that does not count any more.
+        // The standing of these nodes depends on a back-off that has ended early.
         for node in &failed.observe(set.status.observed_generation, self.failed_pods, now) {
             roster.back_off_changed(node);
         }
@@ -167,7 +167,7 @@ impl DaemonSetController {
         }))
     }
 
-    /// Sees to it that a record has a roster with the selector and the template of the set.
+    /// Ensures that a record has a roster with the selector and the template of the set.
     fn fill_roster(
         &self,
         record: &SharedRecord,
@@ -179,7 +179,7 @@ impl DaemonSetController {
             roster.set_template(template, || self.node_names());
             return Ok(());
         }
-        // No event of a Pod is lost between the cache and the new roster.
+        // The lock prevents the loss of an event between the read of the cache and the new roster.
         let _unchanged = self.rosters.unchanged();
         let pods: Vec<PodRef> = self.pod_store.by_index(ByController, own)?;
         let mut record = record.lock();
@@ -188,13 +188,13 @@ impl DaemonSetController {
         Ok(())
     }
 
-    /// The Pods without a controller that a set selects.
+    /// Returns the orphans that the selector of a set matches and that are not terminating.
     fn orphans(&self, set: &DaemonSet, owner: &Owner, orphan: &IndexValue) -> Vec<PodRef> {
         if owner.deleting || set.selector.is_empty() {
             return Vec::new();
         }
         let selects = |meta: &Meta| !meta.is_deleting() && set.selector.matches(&meta.labels);
-        // One that cannot be read is not adopted, and keeps none of the others from being adopted.
+        // An orphan that cannot be decoded is not adopted, and does not prevent the adoption of others.
         let orphans = self.pod_store.select_by_index(OrphansByNamespace, orphan, selects);
         orphans.unwrap_or_else(|_| {
             let all = self.pod_store.readable_by_index(OrphansByNamespace, orphan);
@@ -202,12 +202,12 @@ impl DaemonSetController {
         })
     }
 
-    /// What a set does on a node.
+    /// Decides whether Pods of a placement may run on a node.
     pub(crate) fn eligibility(&self, placement: &Placement, node: &str) -> Eligibility {
         match self.nodes.store().get("", node) {
             Ok(Some(node)) => eligibility(placement, &node, self.limits.compares_taints),
             Ok(None) => Eligibility::Vanished,
-            // Nothing is created or deleted on a node that cannot be read.
+            // If a node cannot be decoded, no Pod is created or deleted there.
             Err(_) => Eligibility::Stays,
         }
     }
@@ -216,16 +216,16 @@ impl DaemonSetController {
         self.nodes.store().all().iter().map(|node| node.name()).collect()
     }
 
-    /// This process's own writes that the caches do not show yet.
+    /// Returns a write of this process that the caches do not show yet, and the longest time to wait for it.
     fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 3] = [&*self.pod_store, &**self.sets.store(), &**self.revisions.store()];
-        // Creations whose answers were lost are kept by node.
+        // Lost answers to creations are recorded by node and not in the ledger.
         self.ledger.behind(uid, &caches, HashSet::default)
     }
 }
 
-/// Decides what a set does on the nodes that have changed, with no lock held. Returns the locked record once all nodes are decided, or
-/// how many are left after that many.
+/// Decides the eligibility of the changed nodes, at most `at_most`, without holding a lock. Returns the locked record once all
+/// nodes are decided, or the number of undecided nodes.
 fn decide_nodes(
     record: &SharedRecord,
     mut at_most: usize,
@@ -255,7 +255,7 @@ fn decide_nodes(
     }
 }
 
-/// The hashes of earlier revisions that Pods carry.
+/// Returns the hashes of earlier revisions that Pods still have.
 fn live_hashes(roster: &Roster, revisions: &Revisions) -> BTreeSet<Text> {
     let hashes = revisions.old.iter().map(hash_of).filter(|hash| roster.hashes.has(hash));
     hashes.map(Text::new).collect()
@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// A set with so many nodes of which nothing is decided yet.
+    /// The record of a set with this number of undecided nodes.
     fn undecided(rosters: &Rosters, nodes: usize) -> SharedRecord {
         let world = empty(0);
         let set: Arc<DaemonSet> = read(&world.set);
@@ -287,8 +287,9 @@ mod tests {
         record
     }
 
+    /// DAEMONSET-64.
     #[test]
-    fn events_and_other_sets_wait_for_no_comparison_of_a_placement() {
+    fn comparisons_with_a_placement_hold_no_lock() {
         let rosters = Rosters::default();
         rosters.with(&Key::new("shop", "other"), &Uid::new("OTHER"), |_| ());
         let record = undecided(&rosters, 3);
@@ -297,7 +298,7 @@ mod tests {
             asked.set(asked.get() + 1);
             assert!(rosters.is_free());
             if asked.get() == 1 {
-                // An event that comes meanwhile is not lost.
+                // An event during the comparison is not lost.
                 rosters.node_changed(node);
             }
             Eligibility::Runs
@@ -306,8 +307,9 @@ mod tests {
         assert_eq!(asked.get(), 4);
     }
 
+    /// DAEMONSET-64.
     #[test]
-    fn one_step_decides_about_so_many_nodes_and_the_next_goes_on() {
+    fn a_step_decides_a_limited_number_of_nodes_and_the_next_step_continues() {
         let rosters = Rosters::default();
         let record = undecided(&rosters, 5);
         let step = || decide_nodes(&record, 2, |_| Eligibility::Runs).map(drop);

@@ -1,5 +1,4 @@
-//! What is decided before the first request of a sync: revisions, claims, Pods to create and to delete, a status, and what is
-//! forgotten of the history.
+//! The plan of a sync: adoptions, Pods to create and to delete, the status, and the revisions to delete.
 
 mod explain;
 
@@ -12,40 +11,40 @@ use crate::{
     snapshot::nodes::Tally,
 };
 
-/// What one sync does.
+/// The decisions of one sync, before its first request.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set.
+    /// The set that is synced.
     pub set: Arc<DaemonSet>,
-    /// Why nothing can be done at all.
+    /// The reason why the set is not managed.
     pub problem: Option<Problem>,
-    /// How much of the set is looked after.
+    /// The part of the set that this sync handles.
     pub scope: Scope,
-    /// The hash of the current revision.
+    /// The hash of the current revision, with which new Pods are labelled.
     pub hash: Text,
-    /// Pods to adopt.
+    /// Orphans that this sync adopts.
     pub adopt: Vec<PodRef>,
-    /// How many Pods are left for the next sync to adopt.
+    /// Number of Pods that the next sync adopts.
     pub orphans: usize,
-    /// Pods to create.
+    /// The creations of this sync, at most `burst-replicas`.
     pub creates: Vec<Creation>,
-    /// Pods to delete.
+    /// The deletions of this sync, at most `burst-replicas`.
     pub deletes: Vec<Deletion>,
-    /// How many nodes are left to later syncs because this one has enough to do.
+    /// Numbers of nodes that are left to later syncs, because this sync has reached its limit.
     pub deferred: Deferred,
-    /// The status, once all of that is done.
+    /// The status to write after the work on Pods.
     pub status: Status,
-    /// Revisions to delete.
+    /// Revisions to delete because the history is longer than its limit.
     pub forget: Vec<RevisionRef>,
-    /// The counts of all nodes.
+    /// The sum of the counts of all nodes.
     pub tally: Tally,
-    /// What the sync waits for.
+    /// The reasons why the set does not progress, for `/debug/explain`.
     pub waiting: Lines,
-    /// When the passing of time alone changes the decision.
+    /// Time until the decision changes without an event; `None` if it does not.
     pub due: Option<Duration>,
 }
 
-/// How many nodes are left to later syncs because one sync has enough to do.
+/// Numbers of nodes that are left to later syncs, because one sync has reached its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferred {
     /// Nodes on which a Pod is created later.
@@ -55,18 +54,18 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// The number of these nodes.
+    /// Returns the sum of both numbers.
     pub fn total(self) -> usize {
         self.creates.saturating_add(self.deletes)
     }
 }
 
-/// Why nothing can be done for a set.
+/// The reason why a set is not managed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// Its selector selects every Pod.
+    /// `spec.selector` is empty and would select every Pod.
     SelectsEverything,
-    /// Its selector breaks the rules.
+    /// `spec.selector` is invalid.
     Selector(SelectorError),
 }
 
@@ -81,34 +80,34 @@ impl fmt::Display for Problem {
     }
 }
 
-/// How much of a set one sync looks after.
+/// The part of a set that one sync handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The set is being deleted.
+    /// Nothing, because the set is terminating.
     Nothing,
-    /// The caches do not show a write of this process: the status is written, and nothing else.
+    /// Only the status, because the caches do not show a write of this process.
     Status,
-    /// Revisions are written and Pods are claimed. What that changes is seen by the next sync.
+    /// Revisions and claims of Pods. The next sync sees the changed Pods.
     Claims,
-    /// Everything.
+    /// Revisions, claims, creations, deletions and the status.
     Everything,
 }
 
-/// A Pod to create.
+/// The creation of a Pod for one node, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Creation {
-    /// The node that it is for.
+    /// Name of the node to which the Pod will be pinned.
     pub node: Text,
-    /// The reason.
+    /// The reason for the creation.
     pub lack: Lack,
 }
 
-/// Why a Pod is created.
+/// The reason for the creation of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// The node has no Pod.
     NoPod,
-    /// The node has no running Pod, and surge allows a new one beside those that are going.
+    /// The node has no running Pod, and surge allows a new Pod beside terminating or failed Pods.
     NoRunningPod,
     /// The Pod of the node is outdated and not available.
     OldUnavailable,
@@ -119,43 +118,43 @@ pub enum Lack {
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoPod => "it has none",
-            Self::NoRunningPod => "it has none that runs",
-            Self::OldUnavailable => "the one it has is outdated and not available",
-            Self::Outdated => "the one it has is outdated",
+            Self::NoPod => "it has no Pod",
+            Self::NoRunningPod => "it has no running Pod",
+            Self::OldUnavailable => "its Pod is outdated and not available",
+            Self::Outdated => "its Pod is outdated",
         })
     }
 }
 
-/// A Pod to delete.
+/// The deletion of one Pod, with the reason.
 #[derive(Clone, Debug)]
 pub struct Deletion {
-    /// The Pod.
+    /// The Pod to delete.
     pub pod: PodRef,
-    /// The node that it is meant for.
+    /// Name of the node to which the Pod is bound or pinned.
     pub node: Text,
-    /// The reason.
+    /// The reason for the deletion.
     pub why: Why,
 }
 
-/// Why a Pod is deleted.
+/// The reason for the deletion of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It has failed.
+    /// The phase is `Failed`.
     Failed,
-    /// It has succeeded, which a daemon should not.
+    /// The phase is `Succeeded`, although daemons should not end.
     Succeeded,
-    /// Another Pod is there before it.
+    /// The node has another Pod that ranks before this Pod.
     Duplicate,
-    /// No Pod should run on its node.
+    /// No Pod should run on the node.
     NotEligible,
-    /// It is not bound, and the node that it is meant for does not exist.
+    /// The Pod is not bound, and the node to which it is pinned does not exist.
     NodeVanished,
-    /// It is outdated, and the Pod that replaces it is available or it is not ready itself.
+    /// The Pod is outdated, and its replacement is available or the Pod itself is not ready.
     Replaced,
-    /// It is outdated and not available.
+    /// The Pod is outdated and not available.
     Unavailable,
-    /// It is outdated.
+    /// The Pod is outdated.
     Outdated,
 }
 
@@ -175,12 +174,12 @@ impl fmt::Display for Why {
 }
 
 impl Plan {
-    /// Whether the status is written.
+    /// Whether the sync writes the status.
     pub fn writes_status(&self) -> bool {
         matches!(self.scope, Scope::Status | Scope::Everything) && self.status.differs(&self.set.status)
     }
 
-    /// Whether revisions are written, and Pods claimed.
+    /// Whether the sync writes revisions and claims Pods.
     pub fn claims(&self) -> bool {
         matches!(self.scope, Scope::Claims | Scope::Everything)
     }

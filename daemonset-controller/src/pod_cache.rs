@@ -10,7 +10,7 @@ use common::{
 
 use crate::{objects::CachedPod, rosters::Rosters};
 
-/// Keeps Pods. Each change is seen together with what its handlers make of it.
+/// Stores Pods. Readers see a change and its effects on the rosters at the same time.
 pub(crate) struct PodCache {
     pub(crate) cached: Cached<CachedPod>,
     pub(crate) rosters: Arc<Rosters>,

@@ -14,16 +14,17 @@ use common::{
 
 use crate::snapshot::RefusedChanges;
 
-/// How long such an object is left alone after the first refusal. Each further one doubles it.
+/// Delay after the first refusal of a change. Each further refusal doubles the delay.
 const FIRST: Duration = Duration::from_secs(5);
-/// How long it is left alone at most.
+/// Longest delay after a refusal.
 const LONGEST: Duration = Duration::from_mins(15);
 
-/// The revisions that the server denies to adopt, release, label, renumber or delete, or the Pods that it denies to adopt, release or
-/// relabel.
+/// The back-off of denied changes: of revisions that the server denies to adopt, release, label, renumber or delete, or of Pods
+/// that it denies to adopt, release or relabel.
 ///
-/// A server encodes the data of a revision anew with every change. If that gives other bytes, it refuses each change for good, because
-/// data are immutable. A policy may deny a change of any object. The set goes on without that change, and tries again later and later.
+/// A server encodes the data of a revision again with every change. If the new bytes differ, the server refuses every change of
+/// the revision, because data are immutable. A policy may deny a change of any object. The set is synced without that change,
+/// which is retried with growing delays.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     objects: BTreeMap<Uid, Refusal>,
@@ -37,7 +38,7 @@ struct Refusal {
 }
 
 impl Refusals {
-    /// Notes that the server has refused to change an object.
+    /// Records that the server has refused to change an object.
     pub(crate) fn insert(&mut self, object: &Meta, now: Instant) {
         let known = self.objects.get(&object.uid).filter(|known| known.version == object.resource_version);
         let delay = known.map_or(FIRST, |known| known.delay.saturating_mul(2).min(LONGEST));
@@ -45,7 +46,7 @@ impl Refusals {
         self.objects.insert(object.uid.clone(), refusal);
     }
 
-    /// Those of these objects that are left alone now. What is not among them any more is forgotten.
+    /// Returns the objects whose changes are not retried yet. Entries of objects that are not in `objects` are removed.
     pub(crate) fn observe<C: HasMeta>(&mut self, objects: &[C], now: Instant) -> (BTreeSet<Uid>, RefusedChanges) {
         if self.objects.is_empty() {
             return Default::default();

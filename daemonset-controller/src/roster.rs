@@ -1,8 +1,8 @@
 //! The nodes of one DaemonSet with their Pods and counts, kept up to date by events.
 //!
-//! A cache of what the informers have: it is built from their stores when it is first needed, each event changes the node that the
-//! event concerns, and it may be dropped at any time. Bringing it up to date costs as much as there are nodes of which something has
-//! changed since, and taking a snapshot of it as much as a sync can act on, whatever the number of nodes.
+//! A roster is derived from the stores of the informers: it is built when it is first needed, each event changes the node that
+//! the event concerns, and it may be dropped at any time. The cost of an update grows with the number of changed nodes, and the
+//! cost of a snapshot with the number of nodes on which a sync can act. Neither depends on the total number of nodes.
 
 mod hashes;
 mod totals;
@@ -30,29 +30,29 @@ use crate::{
     snapshot::nodes::{Criteria, Cursor, Cursors, Eligibility, Listed, NodePods, NodeView, Nodes, Replacement, rank},
 };
 
-/// How many nodes that block a rollout an explanation names.
+/// Greatest number of blocking nodes that an explanation names.
 const NAMED: usize = 3;
 
-/// What a roster asks about nodes while it is brought up to date.
+/// The back-off of failed Pods by node, which an update of a roster needs.
 pub(crate) trait Surroundings {
-    /// Until when a Pod that failed on a node is left alone.
+    /// Returns the time before which a failed Pod on the node is not deleted.
     fn failed_until(&self, node: &Text) -> Option<Timestamp>;
-    /// How long the next Pod that fails on a node is left alone, if one is deleted now.
+    /// Returns the delay of the next failed Pod on the node, if a failed Pod is deleted now.
     fn failed_delay(&self, node: &Text) -> Duration;
 }
 
-/// The nodes of one DaemonSet.
+/// The nodes of one DaemonSet, with their Pods and the sums over all nodes.
 pub(crate) struct Roster {
     selector: Selector,
     pub(crate) template: Arc<DaemonTemplate>,
     criteria: Criteria,
     /// Nodes on which a Pod should run, and nodes that have Pods.
     nodes: BTreeMap<Text, Node>,
-    /// Pods that neither run on a node nor name one, by name.
+    /// Pods that are neither bound nor pinned to a node, by name.
     untargeted: BTreeMap<Arc<str>, PodRef>,
     /// Pods that the selector does not match, by name.
     unselected: BTreeMap<Arc<str>, PodRef>,
-    /// The hashes that the other Pods carry.
+    /// The hashes in the labels of the Pods that the selector matches.
     pub(crate) hashes: Hashes,
     /// Nodes whose eligibility is to be decided again.
     pub(crate) undecided: Undecided,
@@ -60,26 +60,26 @@ pub(crate) struct Roster {
     changed: BTreeSet<Text>,
     /// The sums of the decided standings.
     totals: Totals,
-    /// How often a standing was decided.
+    /// Number of decided standings since the last call of [`take_decided`](Self::take_decided).
     decided: u64,
 }
 
-/// Where a roster keeps a Pod.
+/// The list of a roster that holds a Pod.
 enum Place<'p> {
-    /// Among those that the selector does not match.
+    /// Pods that the selector does not match.
     Unselected,
-    /// Among those that neither run on a node nor name one.
+    /// Pods that are neither bound nor pinned to a node.
     Untargeted,
-    /// With this node.
+    /// Pods of this node.
     Node(&'p Text),
 }
 
 /// A node on which a Pod should run, or that has Pods.
 struct Node {
     eligibility: Eligibility,
-    /// In the order of their rank.
+    /// The Pods of the node, ordered by [`rank`].
     pods: SmallVec<[PodRef; 1]>,
-    /// What the node contributes to the totals.
+    /// The part of this node in the totals.
     standing: Standing,
 }
 
@@ -93,7 +93,7 @@ impl Node {
         self.pods.insert(at, Arc::clone(pod));
     }
 
-    /// Removes a Pod; `false` if it is not there.
+    /// Removes a Pod, and returns whether the node had it.
     fn remove(&mut self, pod: &PodRef) -> bool {
         let at = self.pods.iter().position(|known| known.meta().uid == pod.meta().uid);
         at.map(|at| self.pods.remove(at)).is_some()
@@ -101,7 +101,7 @@ impl Node {
 }
 
 impl Roster {
-    /// The roster of a set with these Pods on these nodes. Everything is yet to be decided.
+    /// Builds the roster of a set with these Pods and nodes. All nodes are undecided.
     pub(crate) fn new(
         set: &DaemonSet,
         template: Arc<DaemonTemplate>,
@@ -130,12 +130,12 @@ impl Roster {
         roster
     }
 
-    /// Whether it is still of use for a set: its Pods are selected as before.
+    /// Whether the selector of the set is still the selector of the roster.
     pub(crate) fn fits(&self, set: &DaemonSet) -> bool {
         self.selector == set.selector
     }
 
-    /// Takes over the template of the set. If its placement is another one, all `nodes` are to be decided again.
+    /// Replaces the template. If the placement differs, all `nodes` must be decided again.
     pub(crate) fn set_template(&mut self, template: &Arc<DaemonTemplate>, nodes: impl FnOnce() -> Vec<Text>) {
         if Arc::ptr_eq(&self.template, template) {
             return;
@@ -173,7 +173,7 @@ impl Roster {
             }
             Place::Node(target) => {
                 let node = self.nodes.entry(target.clone()).or_insert_with(|| {
-                    // Only nodes of interest are kept, so that nothing is known of this one.
+                    // A node without Pods on which no Pod should run is not kept, so its eligibility is unknown.
                     self.undecided.add(target);
                     Node::new(Eligibility::Vanished)
                 });
@@ -184,7 +184,7 @@ impl Roster {
         self.hashes.add(pod);
     }
 
-    /// Removes a Pod that the set controlled, as it was inserted.
+    /// Removes a Pod that the set controlled, given the version that was inserted.
     pub(crate) fn remove(&mut self, pod: &PodRef) {
         let name = &pod.meta().name;
         let is_removed = match self.place_of(pod) {
@@ -201,12 +201,12 @@ impl Roster {
         }
     }
 
-    /// Notes that a node came, went or changed.
+    /// Records that a node was added, changed or deleted.
     pub(crate) fn node_changed(&mut self, node: &Text) {
         self.undecided.add(node);
     }
 
-    /// Notes that a node went. Nothing is kept of one on which the set has nothing.
+    /// Records that a node was deleted. A node that the roster does not list is no longer undecided.
     pub(crate) fn node_gone(&mut self, node: &Text) {
         if self.nodes.contains_key(node) {
             self.node_changed(node);
@@ -215,7 +215,7 @@ impl Roster {
         }
     }
 
-    /// Takes over what was decided about a node because of a change. It counts for nothing if there was another change since.
+    /// Stores the eligibility that was decided because of `change`. Has no effect if the node has changed again since.
     pub(crate) fn decide_node(&mut self, name: Text, change: Change, eligibility: Eligibility) {
         if !self.undecided.settle(&name, change) {
             return;
@@ -230,22 +230,22 @@ impl Roster {
         self.changed.insert(name);
     }
 
-    /// Notes that the back-off of a node has changed.
+    /// Records that the back-off of a node has changed, so that its standing is decided again.
     pub(crate) fn back_off_changed(&mut self, node: &Text) {
         self.changed.insert(node.clone());
     }
 
-    /// What the set did on a node when that was last decided.
+    /// Returns the last decided eligibility of a node, if the roster lists the node.
     pub(crate) fn decided_eligibility(&self, node: &Text) -> Option<Eligibility> {
         self.nodes.get(node).map(|node| node.eligibility)
     }
 
-    /// Whether a node has a Pod that is not among those known.
+    /// Whether a node has a Pod whose uid is not in `known`.
     pub(crate) fn has_other_pod_on(&self, node: &Text, known: &[Uid]) -> bool {
         self.nodes.get(node).is_some_and(|node| node.pods.iter().any(|pod| !known.contains(&pod.meta().uid)))
     }
 
-    /// How many of these nodes need no first Pod: one that is created there is a second one.
+    /// Counts the nodes that do not need a first Pod. A Pod that is created there is a second Pod.
     pub(crate) fn count_with_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
         nodes.filter(|node| !self.totals.lists.create.contains(*node)).count()
     }
@@ -255,12 +255,12 @@ impl Roster {
         self.nodes.get(node).is_some_and(|node| !node.pods.is_empty())
     }
 
-    /// Its Pods that the selector does not match.
+    /// Returns the Pods of the set that the selector does not match.
     pub(crate) fn unselected(&self) -> Vec<PodRef> {
         self.unselected.values().cloned().collect()
     }
 
-    /// Its Pods that carry one of these hashes.
+    /// Returns the Pods of the set that have one of these hashes.
     pub(crate) fn with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<PodRef> {
         if !hashes.iter().any(|hash| self.hashes.has(hash)) {
             return Vec::new();
@@ -269,14 +269,15 @@ impl Roster {
         placed.chain(self.untargeted.values()).filter(|pod| hashes.contains(pod.hash())).cloned().collect()
     }
 
-    /// How often a standing was decided, since the last call.
+    /// Returns the number of decided standings since the last call.
     pub(crate) fn take_decided(&mut self) -> u64 {
         std::mem::take(&mut self.decided)
     }
 
-    /// Brings everything up to date with the events so far, the criteria and the time. The eligibility of nodes is decided before.
+    /// Brings standings and totals up to date with the events, the criteria and the time. The eligibility of nodes must be
+    /// decided before.
     ///
-    /// `hash` is that of the current revision; the template is also stored under `same_hashes`.
+    /// `hash` is the hash of the current revision; `same_hashes` are other hashes under which the template is stored.
     pub(crate) fn update(
         &mut self,
         set: &DaemonSet,
@@ -287,14 +288,14 @@ impl Roster {
     ) {
         self.changed.extend(self.totals.take_expired(now));
         self.judge(criteria(set, hash, same_hashes, self.totals.tally.desired), now, around);
-        // A percentage may be of no node at all, or of some again.
+        // A surge in percent may have become zero, or positive again, with the number of desired nodes.
         let criteria = criteria(set, hash, same_hashes, self.totals.tally.desired);
         if criteria != self.criteria {
             self.judge(criteria, now, around);
         }
     }
 
-    /// Decides the standing of the nodes that have changed, by new criteria that of every node.
+    /// Decides the standing of the changed nodes; with new criteria, the standing of every node.
     fn judge(&mut self, criteria: Criteria, now: Timestamp, around: &dyn Surroundings) {
         if self.criteria != criteria {
             self.criteria = criteria;
@@ -315,10 +316,11 @@ impl Roster {
         }
     }
 
-    /// What a sync looks at. No list is longer than `burst`, nor than what the limits of the update leave room for.
+    /// Returns the counts, and the nodes on which a sync can act. No list is longer than `burst`, or than the limits of the
+    /// update allow.
     ///
-    /// Nodes that are held back are in no list of creations. They would take the places of nodes whose turn it is, in every sync for
-    /// as long as they are held back.
+    /// Nodes that are held back are in no list of creations. Otherwise they would take places in every sync, and the nodes after
+    /// them would get no turn.
     pub(crate) fn nodes(
         &self,
         set: &DaemonSet,
@@ -372,7 +374,7 @@ impl Roster {
     }
 }
 
-/// The nodes after a cursor, and then those up to it.
+/// Returns the nodes after the cursor, and then the nodes up to the cursor.
 fn after<'a>(list: &'a BTreeSet<Text>, cursor: &'a Cursor) -> impl Iterator<Item = &'a Text> {
     let refused = cursor.0.as_ref();
     let later = list.range::<Text, _>((refused.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));

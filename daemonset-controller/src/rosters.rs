@@ -1,9 +1,9 @@
 //! The rosters of all DaemonSets, which events keep up to date.
 //!
-//! The handlers of events are shared by all DaemonSets, and so is the lock of [`Rosters::change`]. Neither may wait for work whose
-//! amount a user decides: the Pod template of one DaemonSet would otherwise delay all others. What a placement means for nodes is
-//! therefore decided without any lock ([`Record::undecided`]), and a record's own lock is held only for work that grows with the
-//! number of its nodes.
+//! All DaemonSets share the event handlers and the lock of [`Rosters::change`]. Neither may wait for work whose amount users
+//! decide, because the Pod template of one DaemonSet would delay all others. Nodes are therefore compared with a placement
+//! without any lock ([`Roster::undecided`]), and the lock of a record is held only for work that grows with the number of its
+//! nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,36 +24,37 @@ use crate::{
     snapshot::{Turn, nodes::Cursors},
 };
 
-/// What is kept of one DaemonSet between syncs.
+/// The memory of one DaemonSet between syncs.
 pub(crate) struct Record {
     pub(crate) uid: Uid,
     pub(crate) roster: Option<Roster>,
     pub(crate) failed: FailedPods,
     pub(crate) lost_creates: LostCreates,
     pub(crate) cursors: Cursors,
-    /// The generation of the set for which the cursors hold.
+    /// The generation of the set to which the cursors belong.
     pub(crate) generation: i64,
-    /// What the next sync does first.
+    /// The first task of the next sync.
     pub(crate) turn: Turn,
     pub(crate) refused_revisions: Refusals,
     pub(crate) refused_pods: Refusals,
-    /// The name of a revision that cannot be stored, because another one has that name and the same data, and the hash of that one.
+    /// If the name of the new revision is taken by a revision with the same data: that name, and the hash of the existing
+    /// revision.
     pub(crate) taken: Option<(String, Text)>,
 }
 
-/// The record of one DaemonSet. Locked after the lock of [`Rosters::change`], never before it.
+/// The lock of a record. It is taken after the lock of [`Rosters::change`], never before it.
 pub(crate) type SharedRecord = Arc<Mutex<Record>>;
 
 /// The records of all DaemonSets that have been synced.
 #[derive(Default)]
 pub(crate) struct Rosters {
-    /// With the uids, so that finding a record never waits for the lock of one.
+    /// The records with their uids, so that a lookup never waits for the lock of a record.
     records: Mutex<HashMap<Key, (Uid, SharedRecord)>>,
-    /// Held while the cache of Pods and the rosters change together.
+    /// Held for writing while the cache of Pods and the rosters change together.
     change: RwLock<()>,
 }
 
-/// The answers to a roster's questions, from the record of failed Pods.
+/// The back-off of failed Pods, as a roster reads it.
 pub(crate) struct Answers<'a> {
     pub(crate) failed: &'a FailedPods,
     pub(crate) bounds: Bounds,
@@ -88,20 +89,20 @@ impl Record {
 }
 
 impl Rosters {
-    /// Runs a change of the cache of Pods, with the handlers that pass it on to the rosters.
+    /// Runs a change of the Pod cache together with the handlers that pass it on to the rosters.
     pub(crate) fn change<R>(&self, change: impl FnOnce() -> R) -> R {
         let _change = self.change.write();
         change()
     }
 
-    /// Keeps the cache of Pods and the rosters as they are while it is held. The events of all Pods wait meanwhile.
+    /// Keeps the Pod cache and the rosters unchanged until the guard is dropped. The events of all Pods wait meanwhile.
     ///
-    /// A sync that finds its own writes in the cache must find them in the roster, too.
+    /// A sync whose own writes are in the cache must find them in the roster as well.
     pub(crate) fn unchanged(&self) -> RwLockReadGuard<'_, ()> {
         self.change.read()
     }
 
-    /// The record of a DaemonSet, a new one if there is none of that uid.
+    /// Returns the record of a DaemonSet; a new record if there is none with this uid.
     pub(crate) fn record(&self, key: &Key, uid: &Uid) -> SharedRecord {
         let mut records = self.records.lock();
         let new = || (uid.clone(), Arc::new(Mutex::new(Record::new(uid))));
@@ -112,12 +113,12 @@ impl Rosters {
         Arc::clone(&known.1)
     }
 
-    /// Calls `work` with the record of a DaemonSet, a new one if there is none of that uid.
+    /// Calls `work` with the record of a DaemonSet; with a new record if there is none with this uid.
     pub(crate) fn with<R>(&self, key: &Key, uid: &Uid, work: impl FnOnce(&mut Record) -> R) -> R {
         work(&mut self.record(key, uid).lock())
     }
 
-    /// Drops the record of a DaemonSet that is gone: it is not of the uid that the DaemonSet of that name has now.
+    /// Removes the record at `key`, unless its uid is `current`, the uid of the existing DaemonSet.
     pub(crate) fn forget(&self, key: &Key, current: Option<&Uid>) {
         let mut records = self.records.lock();
         if records.get(key).is_some_and(|(uid, _)| Some(uid) != current) {
@@ -125,14 +126,14 @@ impl Rosters {
         }
     }
 
-    /// All records with the keys of their DaemonSets.
+    /// Returns all records with the keys of their DaemonSets.
     fn all(&self) -> Vec<(Key, SharedRecord)> {
         self.records.lock().iter().map(|(key, (_, record))| (key.clone(), Arc::clone(record))).collect()
     }
 
-    /// Drops the rosters of a namespace, because of one of its Pods nothing but the metadata can be read. Returns their DaemonSets.
+    /// Drops the rosters of a namespace that has a Pod that cannot be decoded, and returns the keys of their DaemonSets.
     ///
-    /// A DaemonSet without a roster is not found by changes of nodes, so that each of these is to be synced.
+    /// Changes of nodes do not reach a DaemonSet without a roster, so the caller must enqueue these keys.
     pub(crate) fn drop_rosters(&self, namespace: &str) -> Vec<Key> {
         let of_namespace = self.all().into_iter().filter(|(key, _)| key.namespace.as_str() == namespace);
         of_namespace.filter(|(_, record)| record.lock().roster.take().is_some()).map(|(key, _)| key).collect()
@@ -180,7 +181,7 @@ impl Rosters {
         }
     }
 
-    /// How many records there are.
+    /// Number of records.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.records.lock().len()
@@ -193,7 +194,7 @@ impl Rosters {
         free && self.all().iter().all(|(_, record)| record.try_lock().is_some())
     }
 
-    /// What `look` finds in every roster.
+    /// Calls `look` with each roster, and returns the results.
     pub(crate) fn each<R>(&self, look: impl Fn(&Key, &Roster) -> R) -> Vec<R> {
         let all = self.all().into_iter();
         all.filter_map(|(key, record)| record.lock().roster.as_ref().map(|roster| look(&key, roster))).collect()

@@ -1,4 +1,4 @@
-//! What one sync looks at.
+//! The input of one sync.
 
 pub mod nodes;
 pub mod revisions;
@@ -16,86 +16,86 @@ use crate::objects::{DaemonSet, DaemonTemplate, PodRef};
 use nodes::Nodes;
 use revisions::Revisions;
 
-/// Everything that one sync decides on.
+/// A set and everything that a decision about it depends on, as the caches showed it at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The set.
+    /// The set that is synced.
     pub set: Arc<DaemonSet>,
-    /// Its Pod template.
+    /// The parsed `spec.template`.
     pub template: Arc<DaemonTemplate>,
-    /// The set as an owner.
+    /// The set in its role as an owner of Pods and revisions.
     pub owner: Owner,
-    /// Its revisions.
+    /// The revisions of the set, and the changes that they need.
     pub revisions: Revisions,
-    /// Revisions that the server has refused to change, and when this is tried again.
+    /// Revisions that the server has refused to change, and the time until the next retry.
     pub refused_revisions: RefusedChanges,
-    /// Pods that the server has refused to adopt, release or relabel, and when this is tried again.
+    /// Pods that the server has refused to adopt, release or relabel, and the time until the next retry.
     pub refused_pods: RefusedChanges,
-    /// Pods without a controller that it selects.
+    /// Orphans that the selector matches.
     pub adopt: Vec<PodRef>,
-    /// Whether these Pods are adopted now.
+    /// Whether this sync adopts the orphans.
     pub turn: Turn,
-    /// Its Pods that it no longer selects, and releases.
+    /// Pods of the set that the selector no longer matches, to be released.
     pub release: Vec<PodRef>,
-    /// Its Pods that carry the hash of a revision that is deleted because another one holds the same. They get the hash of that one.
+    /// Pods that have the hash of a duplicate of the current revision, to be relabelled with the hash of the current revision.
     pub relabel: Vec<PodRef>,
-    /// Its Pods that lack the label of their hash, by which Pods are watched. They get it back without a value: nobody knows their
-    /// revision.
+    /// Pods of the set that lack the label of their hash, by which Pods are watched. The label is restored with an empty value,
+    /// because their revision is unknown.
     pub unlabelled: Vec<PodRef>,
-    /// The hashes of earlier revisions that Pods carry.
+    /// The hashes of earlier revisions that Pods still have.
     pub live_hashes: BTreeSet<Text>,
-    /// Its nodes.
+    /// The counts of the set's nodes, and the nodes on which this sync can act.
     pub nodes: Nodes,
-    /// Nodes for which a Pod may have been created by a request that was not answered, and how long it may still take effect.
+    /// Nodes for which the answer to a creation was lost, and how long the creation may still take effect.
     pub lost_creates: BTreeMap<Text, Duration>,
-    /// How many of these nodes have a Pod, so that the one that may have been created is a second one.
+    /// How many of the nodes in `lost_creates` do not need a first Pod, so that the lost creation is a second Pod.
     pub unseen_second_pods: usize,
-    /// Nodes for which no Pod is created now: those of lost creates, and those of Pods that are not adopted yet.
+    /// Nodes for which no Pod is created now, because of a lost answer or because an orphan there is not adopted yet.
     pub held_back: BTreeSet<Text>,
-    /// Why no Pods are managed now: the caches do not show a write of this process.
+    /// The reason why no Pods are created or deleted now: the caches do not show a write of this process.
     pub blocked: Option<Blocked>,
-    /// Whether its namespace is terminating: the server refuses every Pod.
+    /// Whether the namespace is terminating, so that the server refuses every Pod.
     pub terminating_namespace: bool,
-    /// The operator's settings.
+    /// Feature gates and tunes.
     pub limits: Limits,
     /// The time of the sync, by which availability is judged.
     pub now: Timestamp,
 }
 
-/// What a sync does first if there are Pods to adopt.
+/// The first task of a sync if there are Pods to adopt.
 ///
-/// Adopting and managing take turns: Pods that keep coming would otherwise keep the set from being managed.
+/// Adoption and management take turns. Otherwise a steady supply of orphans would prevent the management of the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Turn {
-    /// It adopts them, and leaves everything else to the next sync.
+    /// The sync adopts the orphans, and leaves everything else to the next sync.
     #[default]
     Adopts,
-    /// It manages the Pods that the set has, and leaves these to the next sync.
+    /// The sync manages the Pods of the set, and leaves the orphans to the next sync.
     Manages,
 }
 
 /// Objects that the server has refused to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedChanges {
-    /// Their names.
+    /// Names of the objects.
     pub names: Vec<Text>,
-    /// How long until the first of them is tried again.
+    /// Time until the first change is retried.
     pub retry: Option<Duration>,
 }
 
-/// Why no Pods are managed for the time being.
+/// The reason why no Pods are created or deleted for the time being.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// What the caches do not show yet.
+    /// The write that the caches do not show yet, in words.
     pub why: String,
-    /// How long at most.
+    /// Longest time until the caches are checked again.
     pub at_most: Duration,
 }
 
-/// The operator's settings that decisions depend on.
+/// Feature gates and tunes that decisions depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many Pods one sync creates at most, and how many it deletes at most.
+    /// Greatest number of Pods that one sync creates, and that it deletes (tune `burst-replicas`).
     pub burst: usize,
     /// Whether tolerations may compare numbers (gate `TaintTolerationComparisonOperators`).
     pub compares_taints: bool,

@@ -1,4 +1,4 @@
-//! What the controller keeps in memory.
+//! Tests of the controller's memory.
 
 use common::{
     api::Api,
@@ -18,7 +18,7 @@ use crate::objects::Placement;
 
 const NS: &str = "shop";
 
-/// A controller on a sandbox with one node. What is returned besides keeps it at work.
+/// A controller on a sandbox with one node. The further values keep the controller running until they are dropped.
 async fn controller(sandbox: &Sandbox, clock: &Clock) -> (Arc<DaemonSetController>, Vec<Box<dyn std::any::Any>>) {
     controller_with(Settings::new(), sandbox, clock).await
 }
@@ -64,13 +64,13 @@ fn set(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_of_sets_that_are_gone() {
+async fn entries_of_deleted_sets_are_removed() {
     let clock = Clock::simulated(world::now(), 7);
     let sandbox = Sandbox::builder().clock(clock.clone()).build();
     let (controller, _at_work) = controller(&sandbox, &clock).await;
     let pause = |milliseconds| clock.sleep(Duration::from_millis(milliseconds));
     pause(1000).await;
-    // Sets are deleted in the middle of everything.
+    // With this latency, sets are deleted at all stages of their syncs.
     for resource in ["pods", "controllerrevisions", "daemonsets/status"] {
         sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).resource(resource));
     }
@@ -93,8 +93,9 @@ async fn nothing_is_kept_of_sets_that_are_gone() {
     assert_eq!(kept, (0, 0, 0, 0));
 }
 
+/// DAEMONSET-25.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_of_nodes_that_are_gone() {
+async fn entries_of_deleted_nodes_are_removed() {
     let clock = Clock::simulated(world::now(), 7);
     let sandbox = Sandbox::builder().clock(clock.clone()).build();
     let (controller, _at_work) = controller(&sandbox, &clock).await;
@@ -126,9 +127,10 @@ async fn nothing_is_kept_of_nodes_that_are_gone() {
     });
 }
 
-// The sandbox refuses these operators, as an API server does without the gate.
+// The sandbox refuses these operators in a DaemonSet, as an API server does without the gate, so the placement is made here.
+/// DAEMONSET-86.
 #[tokio::test(start_paused = true)]
-async fn tolerations_compare_numbers_with_the_gate_only() {
+async fn tolerations_compare_numbers_only_with_the_gate() {
     for gate in [false, true] {
         let clock = Clock::simulated(world::now(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();

@@ -1,4 +1,4 @@
-//! Which event enqueues which set.
+//! The handlers that turn events of watches into keys of sets.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::{
     rosters::Rosters,
 };
 
-/// Turns events into keys, and passes them on to the rosters. Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`,
-/// `addHistory`, `updateHistory`, `deleteHistory`, `addNode`, `updateNode`.
+/// Enqueues the sets that an event concerns, and passes events on to the rosters. Upstream: `pkg/controller/daemon`, `addPod`,
+/// `updatePod`, `deletePod`, `addHistory`, `updateHistory`, `deleteHistory`, `addNode`, `updateNode`.
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) node_updates: Queue<Key>,
@@ -34,13 +34,13 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Every event of a set enqueues it.
+    /// Enqueues the set at every event.
     pub(crate) fn on_set(&self, event: &Event<DaemonSet>, origin: Origin) {
         self.forget_if_gone(&event.meta().key(), &event.meta().uid);
         self.queue.add(event.meta().key(), priority(origin));
     }
 
-    /// Forgets a set that the cache does not have any more, whatever is still being done for it: who ends such work calls this again.
+    /// Removes the entries of a set that the cache no longer has. A sync or observation in flight calls this again when it ends.
     pub(crate) fn forget_if_gone(&self, key: &Key, uid: &Uid) {
         let current = self.sets.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
         if current.as_ref() == Some(uid) {
@@ -52,11 +52,11 @@ impl Watch {
         self.rosters.forget(key, current.as_ref());
     }
 
-    /// A node that comes, goes or changes its labels or taints is looked at by all sets. Everything else about nodes, their
-    /// heartbeats above all, concerns none.
+    /// Enqueues a node that was added or deleted, or whose labels or taints have changed, and marks it as undecided in all
+    /// rosters. Other changes of nodes, above all heartbeats, are ignored.
     ///
-    /// The first list of nodes enqueues nothing: the first list of sets enqueues them all, and none is synced before both lists are
-    /// complete.
+    /// The first list of nodes enqueues nothing: the first list of sets enqueues every set, and no sync starts before both lists
+    /// are complete.
     pub(crate) fn on_node(&self, event: &Event<Node>, origin: Origin) {
         if let Event::Updated { old, new } = event
             && old.admits_the_same_as(new)
@@ -73,9 +73,9 @@ impl Watch {
         }
     }
 
-    /// An event of a Pod enqueues the set that controls it or did so before; an event of an orphan, every set that may adopt it.
+    /// Enqueues the set that controls the Pod or controlled it before; for an orphan, every set that may adopt it.
     ///
-    /// As of nodes, the first list of Pods enqueues nothing.
+    /// As with nodes, the first list of Pods enqueues nothing.
     pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         match event {
             Event::Added(pod) => self.rosters.pod_changed(None, Some(pod)),
@@ -93,7 +93,8 @@ impl Watch {
         self.on_child(event);
     }
 
-    /// The same for revisions. A revision that its set has created enqueues the set only if the set waits to see it.
+    /// Enqueues the set of a revision, as for Pods. A revision that its set has created enqueues the set only if the set waits to
+    /// see it.
     pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, origin: Origin) {
         let is_expected = |owner: &OwnerRef| self.ledger.awaits_write(&owner.uid, CONTROLLER_REVISIONS);
         let is_unexpected = match event {

@@ -1,4 +1,4 @@
-//! Builders for tests: a set, its nodes, Pods and revisions, and what a sync sees of them.
+//! Builders for tests: a set, its nodes, Pods and revisions, and the snapshot of a sync.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// A time before [`now`].
+/// The time `seconds` before [`now`].
 pub(crate) fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
@@ -45,13 +45,13 @@ pub(crate) fn read<T: Object>(value: &Value) -> Arc<T> {
     Arc::new(object)
 }
 
-/// The template of that version.
+/// The Pod template with image `img:<version>`.
 pub(crate) fn template(version: &str) -> Value {
     json!({"metadata": {"labels": {"app": "agent"}},
         "spec": {"containers": [{"name": "c", "image": format!("img:{version}")}]}})
 }
 
-/// What a sync sees, under construction. The hash of a revision is the version of its template: `a`, `b`, ...
+/// The cached objects under construction. The hash of a revision is the version of its template: `a`, `b`, ...
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) set: Value,
@@ -67,7 +67,7 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
 }
 
-/// A set named `agent` whose template `a` is stored, and that many nodes `n0`, `n1`, ... without Pods.
+/// A set named `agent` whose template `a` is stored, and nodes `n0`, `n1`, ... without Pods.
 pub(crate) fn empty(nodes: usize) -> World {
     let set = json!({
         "metadata": {"name": "agent", "namespace": "shop", "uid": "SET", "generation": 3, "resourceVersion": "5"},
@@ -91,7 +91,7 @@ pub(crate) fn empty(nodes: usize) -> World {
     (0..nodes).fold(world.revision("a", 1), |world, n| world.node(json!({"metadata": {"name": format!("n{n}")}})))
 }
 
-/// The same with an available Pod of template `a` on each node.
+/// A set named `agent` with an available Pod of template `a` on each node.
 pub(crate) fn world(nodes: usize) -> World {
     (0..nodes).fold(empty(nodes), |world, n| world.pod(n, pod()))
 }
@@ -150,11 +150,11 @@ impl PodBuilder {
     pub(crate) fn label(self, key: &str, value: &str) -> Self {
         self.with(&format!("/metadata/labels/{key}"), json!(value))
     }
-    /// Not bound yet.
+    /// In phase `Pending` and not bound.
     pub(crate) fn pending(self) -> Self {
         self.with("/unbound", json!(true)).phase("Pending")
     }
-    /// As the API server has it on that node.
+    /// The finished JSON of the Pod, named `name` and pinned to `node`.
     pub(crate) fn named(mut self, name: &str, node: &str) -> Value {
         self.0["metadata"]["name"] = json!(name);
         self.0["metadata"]["uid"] = json!(format!("POD-{name}"));
@@ -169,7 +169,7 @@ impl PodBuilder {
     }
 }
 
-/// What a roster is told about nodes.
+/// The nodes of a [`World`] as a roster reads them.
 pub(crate) struct Around<'a> {
     world: &'a World,
     nodes: BTreeMap<String, Arc<Node>>,
@@ -235,7 +235,7 @@ impl World {
         self.set["metadata"]["annotations"] = json!({"deprecated.daemonset.template.generation": generation});
         self
     }
-    /// The user has written another template, whose revision is stored already.
+    /// The user has changed the template, and the new revision is already stored.
     pub(crate) fn rollout_to(self, version: &str) -> Self {
         let number = self.revisions.len() as i64 + 1;
         self.spec("template", template(version)).revision(version, number)
@@ -254,14 +254,14 @@ impl World {
         self.revisions.push(json!({"metadata": meta, "revision": number, "data": data}));
         self
     }
-    /// A Pod for node `n<n>`, in the place of the one that is there.
+    /// Sets the Pod `p<n>` of node `n<n>`, and replaces an earlier one.
     pub(crate) fn pod(mut self, n: usize, pod: PodBuilder) -> Self {
         let name = format!("p{n}");
         self.pods.retain(|known| known["metadata"]["name"] != name);
         self.pods.push(pod.named(&name, &format!("n{n}")));
         self
     }
-    /// A further Pod for node `n<n>`: `p<n>x`.
+    /// Adds a second Pod `p<n>x` for node `n<n>`.
     pub(crate) fn second(mut self, n: usize, pod: PodBuilder) -> Self {
         self.pods.push(pod.named(&format!("p{n}x"), &format!("n{n}")));
         self
@@ -279,7 +279,7 @@ impl World {
         self.lost_creates.insert(Text::new(&format!("n{n}")), Duration::from_secs(60));
         self
     }
-    /// Its next sync leaves orphans to the one after it.
+    /// The next sync manages Pods, and leaves orphans to the sync after it.
     pub(crate) fn manages(mut self) -> Self {
         self.turn = Turn::Manages;
         self
@@ -295,7 +295,7 @@ impl World {
         Around { world: self, nodes, template: Arc::new(DaemonTemplate::new(&set.template).unwrap()) }
     }
 
-    /// A roster of the Pods and nodes, up to date for that hash.
+    /// A roster of the Pods and nodes, brought up to date for this hash of the current revision.
     pub(crate) fn roster(&self, hash: &str) -> Roster {
         let (set, around) = (read::<DaemonSet>(&self.set), self.around());
         let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
@@ -347,13 +347,13 @@ impl World {
         crate::decide::decide(&self.snapshot())
     }
 
-    /// The requests of a sync, as they are explained.
+    /// The requests of a sync, as an explanation lists them.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
         Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().actions
     }
 
-    /// What is done about Pods, in short: `+n1` creates one for node `n1`, `-p1` deletes Pod `p1`.
+    /// The work on Pods, abbreviated: `+n1` creates a Pod for node `n1`, `-p1` deletes Pod `p1`.
     pub(crate) fn work(&self) -> Vec<String> {
         let plan = self.plan();
         let creates = plan.creates.iter().map(|creation| format!("+{}", creation.node));

@@ -1,6 +1,6 @@
 //! The cost of a sync depends on the nodes and Pods that it can act on, and never on numbers or sizes in a spec.
 //!
-//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+//! These tests run in their own process, because they limit its memory: an allocation beyond the limit aborts the process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -42,14 +42,14 @@ use crate::world::{ME, World, set};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// How much memory one decision and its explanation may take.
+/// Greatest memory of one decision and its explanation, in bytes.
 const DECISION: usize = 8 << 20;
-/// How much memory a sync of one change in a DaemonSet of many nodes may take, with everything that the API server does for it.
+/// Greatest memory of a sync after one change in a DaemonSet of many nodes, including the API server's work for it, in bytes.
 const CHANGE: usize = 8 << 20;
-/// How much memory the API server of some sets, its nodes and the controller may take together.
+/// Greatest memory of the API server with some sets, its nodes and the controller together, in bytes.
 const CLUSTER: usize = 512 << 20;
 
-/// The limit is the process's, so one test runs at a time.
+/// Serializes the tests, because the memory limit applies to the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn now() -> Timestamp {
@@ -107,7 +107,7 @@ fn any_set() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a sync of nodes with these Pods sees, as a roster would list it.
+/// The nodes of a snapshot with these Pods, as a roster would list them.
 fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Nodes {
     let desired = pods.iter().filter(|(eligibility, _)| eligibility.should_run()).count();
     let criteria = criteria(set, "new", &BTreeSet::new(), i32::try_from(desired).unwrap());
@@ -164,11 +164,11 @@ fn eligibilities() -> impl Strategy<Value = Eligibility> {
     prop::sample::select(vec![Runs, Runs, Runs, Stays, Leaves, Vanished])
 }
 
-/// How much memory a cached revision may take, whatever its data.
+/// Greatest memory of a cached revision, in bytes, regardless of its data.
 const REVISION: usize = 8 << 10;
 
 #[test]
-fn a_cached_revision_takes_little_memory_whatever_its_data() {
+fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
     let _alone = ALONE.lock();
     let revision = |n: usize| {
         let ballast = format!("{n}{}", "x".repeat(1 << 20));
@@ -186,6 +186,7 @@ fn a_cached_revision_takes_little_memory_whatever_its_data() {
 }
 
 proptest! {
+    /// DAEMONSET-49.
     #[test]
     fn no_number_in_a_spec_makes_a_decision_expensive_or_breaks_a_limit(
         object in any_set(),
@@ -242,18 +243,18 @@ proptest! {
         let node = |name: &Text| -> &(Eligibility, Vec<Arc<CachedPod>>) {
             &pods[name.trim_start_matches('n').parse::<usize>().unwrap()]
         };
-        // No Pod is created where none should run, and no two on one node.
+        // No Pod is created on an ineligible node, and no node gets two new Pods.
         for (at, creation) in plan.creates.iter().enumerate() {
             prop_assert!(node(&creation.node).0.should_run());
             prop_assert!(plan.creates[..at].iter().all(|other| other.node != creation.node));
             prop_assert!(!lost_creates.contains_key(&creation.node));
         }
-        // Nothing is deleted twice, or while it is terminating.
+        // No Pod is deleted twice, and no terminating Pod is deleted.
         for (at, deletion) in plan.deletes.iter().enumerate() {
             prop_assert!(!deletion.pod.meta().is_deleting());
             prop_assert!(plan.deletes[..at].iter().all(|other| other.pod.meta().uid != deletion.pod.meta().uid));
         }
-        // Of the nodes that should run a Pod no more lose an available one than the limit leaves room for.
+        // The number of desired nodes that lose an available Pod is within the limit.
         if let Ok(limits) = Update::new(&set, snapshot.nodes.tally.desired) {
             let lost = plan.deletes.iter().filter(|deletion| {
                 let (eligibility, pods) = node(&deletion.node);
@@ -266,13 +267,13 @@ proptest! {
                     && !pods.iter().any(|pod| stays(&pod))
                     && pods.iter().filter(|pod| !pod.is_leaving() && !pod.meta().is_deleting()).count() == 1
             });
-            // With surge a Pod is created first, and none that is available is deleted where one should run.
+            // With surge the new Pod is created first, so no desired node loses an available Pod.
             let room = match criteria.replacement {
                 Replacement::DeleteFirst => limits.candidates(&snapshot.nodes.tally, criteria.replacement),
                 Replacement::CreateFirst | Replacement::OnDelete => 0,
             };
             prop_assert!(lost.count() <= room);
-            // Pods that may have been created beside an outdated one count as surge.
+            // Lost creations beside an outdated Pod count as surge.
             let surge = plan.creates.iter().filter(|creation| creation.lack == Lack::Outdated).count();
             let has_available_pod = |name: &&Text| {
                 node(name).1.iter().any(|pod| !pod.phase.is_terminal() && !pod.meta().is_deleting() && criteria.is_available(pod, now()))
@@ -287,6 +288,7 @@ proptest! {
     }
 }
 
+/// DAEMONSET-63.
 #[test]
 fn one_change_in_a_set_of_many_nodes_costs_one_node() {
     let _alone = ALONE.lock();
@@ -315,14 +317,15 @@ fn one_change_in_a_set_of_many_nodes_costs_one_node() {
     });
 }
 
+/// DAEMONSET-64.
 #[test]
-fn hostile_sets_cost_their_neighbours_nothing() {
+fn hostile_sets_do_not_delay_other_sets() {
     let _alone = ALONE.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
-/// How long twenty sets take to become ready, with and without hostile ones beside them.
+/// Measures the time until twenty sets are ready, with and without hostile sets beside them.
 async fn neighbours() {
     let mut taken = Vec::new();
     for hostile in [false, true] {
@@ -370,7 +373,7 @@ async fn neighbours() {
             world.forget();
             world.wait(100).await;
             let asked = world.sandbox.requests().count(Some(ME), None, None);
-            assert!(asked < 100, "a Pod that fails is replaced later and later: {asked}");
+            assert!(asked < 100, "failed Pods are replaced with growing delays: {asked}");
         }
     }
     let [alone, beside] = taken[..] else { panic!("two runs") };

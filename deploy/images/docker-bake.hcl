@@ -1,12 +1,12 @@
-# Images of all controllers from one compile for each architecture:
-#   docker buildx bake -f deploy/images/docker-bake.hcl --load --set '*.platform=linux/amd64'      # into this machine's Docker
+# Builds the images of all controllers with one compilation for each architecture:
+#   docker buildx bake -f deploy/images/docker-bake.hcl --load --set '*.platform=linux/amd64'      # loads them into Docker on this machine
 #   REGISTRY=registry.example/nonet TAG=v0.1.0 docker buildx bake -f deploy/images/docker-bake.hcl --push
-# NONET_COMMIT and SOURCE_DATE_EPOCH come from the environment: the same commit gives the same digests.
+# With NONET_COMMIT and SOURCE_DATE_EPOCH from the environment, the same commit results in the same digests.
 
 variable "REGISTRY" { default = "registry.invalid/nonet" }
 variable "TAG" { default = "dev" }
 variable "NONET_COMMIT" { default = "unknown" }
-# `git log -1 --format=%ct`
+# Output of `git log -1 --format=%ct`.
 variable "SOURCE_DATE_EPOCH" { default = "0" }
 variable "SOURCE_URL" { default = "" }
 
@@ -48,7 +48,7 @@ target "image" {
   }
 }
 
-# The binaries alone: docker buildx bake -f deploy/images/docker-bake.hcl binaries --set binaries.output=out
+# Only the binaries: docker buildx bake -f deploy/images/docker-bake.hcl binaries --set binaries.output=out
 target "binaries" {
   context    = "."
   dockerfile = "deploy/images/Dockerfile"

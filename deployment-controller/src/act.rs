@@ -402,6 +402,7 @@ mod tests {
         VISITS.set(VISITS.get() + 1);
     }
 
+    /// DEPLOYMENT-68.
     #[test]
     fn many_deletions_visit_each_set_once() {
         const SETS: usize = 300;
@@ -417,6 +418,7 @@ mod tests {
         assert!((SETS..=SETS + 1).contains(&VISITS.get()), "{} visits", VISITS.get());
     }
 
+    /// DEPLOYMENT-73.
     #[test]
     fn a_forecast_names_requests_with_their_numbers_and_reasons() {
         let actions = |world: &World| world.explain().actions;
@@ -436,6 +438,7 @@ mod tests {
         );
     }
 
+    /// DEPLOYMENT-26.
     #[test]
     fn a_change_names_only_what_changes() {
         let change = SetChange {
@@ -448,6 +451,7 @@ mod tests {
         assert_eq!(set_patch(&ready), json!({"spec": {"minReadySeconds": 0}}));
     }
 
+    /// DEPLOYMENT-20, DEPLOYMENT-77.
     #[test]
     fn a_status_patch_names_every_field_so_that_no_old_value_stays() {
         assert_eq!(

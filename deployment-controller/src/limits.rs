@@ -86,6 +86,7 @@ mod tests {
 
     use super::*;
 
+    /// DEPLOYMENT-89.
     #[test]
     fn a_negative_number_of_replicas_is_refused_under_every_strategy() {
         for strategy in ["RollingUpdate", "Recreate"] {
@@ -101,6 +102,7 @@ mod tests {
         Limits::of(&spec)
     }
 
+    /// DEPLOYMENT-25.
     #[test]
     fn max_surge_and_max_unavailable_resolve_to_pods() {
         for (replicas, surge, unavailable, want) in [
@@ -124,12 +126,14 @@ mod tests {
         }
     }
 
+    /// DEPLOYMENT-25.
     #[test]
     fn recreate_has_neither_surge_nor_unavailable_pods() {
         let got = limits(4, "Recreate", &json!("50%"), &json!("50%")).unwrap();
         assert_eq!((got.most(), got.min_available()), (4, 4));
     }
 
+    /// DEPLOYMENT-89.
     #[test]
     fn malformed_limits_are_refused_with_a_one_line_error() {
         for (surge, unavailable, want) in [
@@ -154,6 +158,7 @@ mod tests {
     }
 
     proptest! {
+        /// DEPLOYMENT-25.
         #[test]
         fn percentages_always_allow_a_surge_or_an_unavailable_pod(replicas in 1i32..10_000, surge in 0i32..200, unavailable in 0i32..=100) {
             let got = limits(replicas, "RollingUpdate", &json!(format!("{surge}%")), &json!(format!("{unavailable}%")));

@@ -430,6 +430,7 @@ mod tests {
         assert_eq!(deployment.status, DeploymentStatus::default());
     }
 
+    /// DEPLOYMENT-50, DEPLOYMENT-61.
     #[test]
     fn the_largest_number_means_no_limit() {
         let spec: DeploymentSpec = serde_json::from_value(json!({"template": {},
@@ -438,6 +439,7 @@ mod tests {
         assert_eq!((spec.deadline(), spec.history_limit()), (None, None));
     }
 
+    /// DEPLOYMENT-67.
     #[test]
     fn annotations_above_the_size_limit_are_dropped() {
         let big = "x".repeat(300 << 10);
@@ -453,6 +455,7 @@ mod tests {
         assert_eq!((applied.oversized, applied.metadata.annotations.get("b")), (None, Some("1")));
     }
 
+    /// DEPLOYMENT-35.
     #[test]
     fn only_pods_of_replica_sets_are_kept() {
         let pod = |owners: Value, phase: &str| -> Pod {
@@ -470,6 +473,7 @@ mod tests {
         }
     }
 
+    /// DEPLOYMENT-12.
     #[test]
     fn a_template_digest_ignores_the_hash_label() {
         let template = Template::from_value(&json!({"metadata": {"labels": {"app": "web"}}, "spec": {}}));

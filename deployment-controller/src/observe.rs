@@ -213,6 +213,7 @@ mod tests {
         deployment
     }
 
+    /// DEPLOYMENT-67, DEPLOYMENT-89.
     #[test]
     fn malformed_deployments_are_refused_with_a_one_line_error() {
         type Change = fn(&mut Value);
@@ -239,6 +240,7 @@ mod tests {
         }
     }
 
+    /// DEPLOYMENT-89.
     #[test]
     fn a_malformed_set_is_named_in_the_error() {
         let set = |spec: Value, status: Value| -> ReplicaSet {

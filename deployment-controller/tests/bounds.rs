@@ -162,6 +162,7 @@ fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
 }
 
 proptest! {
+    /// DEPLOYMENT-68.
     #[test]
     fn no_number_or_text_makes_a_decision_expensive(
         deployment in any_deployment(), sets in prop::collection::vec(any_set(), 0..6),
@@ -192,6 +193,7 @@ proptest! {
     }
 }
 
+/// DEPLOYMENT-68.
 #[test]
 fn memory_grows_in_proportion_to_the_number_of_old_sets() {
     let _alone = ALONE.lock();
@@ -240,6 +242,7 @@ struct Rollouts {
     hostile: u64,
 }
 
+/// DEPLOYMENT-68.
 #[test]
 fn hostile_deployments_do_not_slow_down_others() {
     let _alone = ALONE.lock();

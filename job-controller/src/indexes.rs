@@ -187,6 +187,7 @@ mod tests {
         (0..100_000).filter(|i| set.contains(*i)).collect()
     }
 
+    /// JOB-30.
     #[test]
     fn sets_are_written_as_upstream_writes_them() {
         for (indexes, text) in [
@@ -201,6 +202,7 @@ mod tests {
         }
     }
 
+    /// JOB-30.
     #[test]
     fn texts_are_read_as_upstream_reads_them() {
         for (text, completions, want) in [
@@ -223,6 +225,7 @@ mod tests {
         assert_eq!(IndexSet::parse("0,1,2-4,5", 10).to_string(), "0-5");
     }
 
+    /// JOB-27.
     #[test]
     fn the_lowest_missing_indexes_come_first() {
         let taken = set(&[0, 1, 4, 2]);
@@ -232,6 +235,7 @@ mod tests {
         assert_eq!(set(&[]).missing(0).count(), 0);
     }
 
+    /// JOB-29.
     #[test]
     fn completion_indexes_are_parsed_as_go_parses_numbers() {
         for (text, want) in [
@@ -249,6 +253,7 @@ mod tests {
         }
     }
 
+    /// JOB-67.
     #[test]
     fn a_hundred_thousand_completed_indexes_are_one_interval() {
         let set = IndexSet::default().with(0..100_000);
@@ -271,6 +276,7 @@ mod tests {
             }
         }
 
+        /// JOB-30.
         #[test]
         fn any_text_is_parsed_into_valid_indexes(text in "[0-9,+-]{0,40}", completions in 0u32..200) {
             let set = IndexSet::parse(&text, completions);

@@ -215,6 +215,7 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
+    /// JOB-67.
     #[test]
     fn the_cost_of_a_job_is_proportional_to_its_size(
         (valid, job) in any::<bool>().prop_flat_map(|valid| (Just(valid), job(valid))),

@@ -27,7 +27,8 @@
 //!   left its set or become ready. A status patch names the version of the set from which the status was computed.
 //! - `ReplicaFailure` stays until a sync has created or deleted Pods without a failure. Its message describes the latest failure.
 //! - A Pod change that does not affect the number of active Pods, such as readiness, enqueues the set after 20 ms
-//!   (`replicaset-sync-batch-period`), so that one status update covers the changes of many Pods.
+//!   (`replicaset-sync-batch-period`), so that one status update covers the changes of many Pods. For a set of more than 100 Pods
+//!   the delay grows in proportion to the Pods, as the cost of a sync does, up to 200 ms.
 //! - After the server has refused a Pod because the namespace is terminating, no further Pod is created.
 //! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a permission is missing, or a policy or
 //!   a webhook forbids the request.
@@ -125,12 +126,13 @@ pub const GATES: &[FeatureGate] =
 /// Maximum number of Pods that one sync creates or deletes; 500 by default. Upstream: `BurstReplicas`.
 pub const BURST_REPLICAS: Tune =
     Tune::count("burst-replicas", 500, "Maximum number of Pods that one sync of a ReplicaSet creates or deletes");
-/// Debounce of Pod changes that do not change the number of active Pods; 20 ms by default. When many Pods become ready together,
-/// one status update covers all of them. Upstream has no debounce and is slower instead.
+/// Debounce of Pod changes that do not change the number of active Pods; 20 ms by default for a set of up to 100 Pods, and in
+/// proportion for larger sets, up to ten times as long. When many Pods become ready together, one status update covers all of
+/// them. Upstream has no debounce and is slower instead.
 pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
     "replicaset-sync-batch-period",
     Duration::from_millis(20),
-    "How long to collect changes of Pod statuses before their ReplicaSet is synced",
+    "How long to collect changes of Pod statuses before their ReplicaSet of up to 100 Pods is synced; for larger ones in proportion, up to ten times as long",
 );
 /// Enables the back-off of sets whose Pods fail without becoming ready; off by default, as upstream has none.
 pub const FAILED_POD_BACKOFF: Tune = Tune::switch(

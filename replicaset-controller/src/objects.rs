@@ -220,6 +220,7 @@ mod tests {
         assert_eq!(set.template_labels.get("tier"), Some("front"));
     }
 
+    /// REPLICASET-58.
     #[test]
     fn a_replication_controller_selects_by_equality() {
         let mut object = web();
@@ -233,6 +234,7 @@ mod tests {
         }
     }
 
+    /// REPLICASET-83.
     #[test]
     fn malformed_sets_are_not_decoded() {
         for (path, value, error) in [
@@ -256,6 +258,7 @@ mod tests {
         }
     }
 
+    /// REPLICASET-49.
     #[test]
     fn a_set_with_an_invalid_selector_is_still_decoded() {
         let mut object = web();
@@ -263,6 +266,7 @@ mod tests {
         assert!(read::<ReplicaSets>(&object).unwrap().selector.problem().is_some());
     }
 
+    /// REPLICASET-34.
     #[test]
     fn a_status_patch_clears_fields_that_are_zero() {
         let status = Status { replicas: 0, ready_replicas: 2, terminating_replicas: Some(0), ..Status::default() };

@@ -176,6 +176,7 @@ mod tests {
         }
     }
 
+    /// REPLICASET-66.
     #[tokio::test(start_paused = true)]
     async fn the_first_replacement_is_immediate_and_later_waits_double() {
         let w = world();
@@ -191,6 +192,7 @@ mod tests {
         }
     }
 
+    /// REPLICASET-67.
     #[tokio::test(start_paused = true)]
     async fn failures_at_the_same_time_are_one_round() {
         let w = world();
@@ -203,6 +205,7 @@ mod tests {
         assert_eq!(w.wait(), Some((5, 1000)));
     }
 
+    /// REPLICASET-67.
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_appears_before_the_next_creation_is_not_a_replacement() {
         let w = world();
@@ -214,6 +217,7 @@ mod tests {
         assert_eq!(w.wait(), None);
     }
 
+    /// REPLICASET-66.
     #[tokio::test(start_paused = true)]
     async fn a_replacement_that_fails_late_starts_no_round() {
         for (seconds, wait) in [(59, Some((2, 1000))), (60, None)] {
@@ -226,6 +230,7 @@ mod tests {
         }
     }
 
+    /// REPLICASET-66.
     #[tokio::test(start_paused = true)]
     async fn a_series_ends_with_a_ready_pod_or_after_five_minutes() {
         let w = world();
@@ -251,6 +256,7 @@ mod tests {
         assert_eq!(w.wait(), None);
     }
 
+    /// REPLICASET-67.
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_is_deleted_has_not_failed() {
         let w = world();

@@ -78,6 +78,7 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
+    /// REPLICASET-2.
     #[test]
     fn only_unfinished_pods_of_sets_and_orphans_are_cached() {
         for (owner, phase, keep) in [

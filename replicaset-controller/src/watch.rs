@@ -12,7 +12,18 @@ use common::{
     terminating_namespaces::TerminatingNamespaces,
 };
 
-use crate::{kind::Kind, objects::Set, pod_backoff::PodBackoff, pod_cache::CachedPod};
+use crate::{
+    kind::Kind,
+    objects::{ReplicaSet, Set},
+    pod_backoff::PodBackoff,
+    pod_cache::CachedPod,
+};
+
+/// Number of Pods up to which the debounce of a set has its configured length. Beyond this number the debounce grows in proportion,
+/// because the cost of a sync does, too.
+const PODS_PER_BATCH: usize = 100;
+/// Upper limit of that growth.
+const MAX_BATCHES: u32 = 10;
 
 /// Handlers of sets and Pods. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
 pub(crate) struct Watch<K: Kind> {
@@ -20,7 +31,7 @@ pub(crate) struct Watch<K: Kind> {
     pub(crate) sets: Arc<Store<Set<K>>>,
     pub(crate) ledger: Ledger,
     pub(crate) refused: TerminatingNamespaces,
-    /// Debounce of Pod changes that do not change the number of active Pods.
+    /// Debounce of Pod changes that do not change the number of active Pods, for a set of up to [`PODS_PER_BATCH`] Pods.
     pub(crate) batch: Duration,
     /// Receives the failures of Pods; `None` if the back-off is off.
     pub(crate) backoff: Option<PodBackoff>,
@@ -60,6 +71,8 @@ impl<K: Kind> Watch<K> {
             Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
             Event::Added(pod) => self.add_adopters(pod.meta()),
             Event::Updated { old, new } => self.on_pod_update(old, new),
+            // The set was synced when the Pod began to terminate.
+            Event::Deleted(pod) if !pod.is_active() => self.add_owner_debounced(pod.meta()),
             Event::Deleted(pod) => self.add_owner(pod.meta()),
             Event::Unreadable(pod) => self.add_owner(&pod.meta),
         }
@@ -104,7 +117,7 @@ impl<K: Kind> Watch<K> {
                 let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
                 let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
                 if !ripens && !counts {
-                    return self.queue.add_debounced(set.metadata.key(), self.batch);
+                    return self.queue.add_debounced(set.metadata.key(), self.debounce(set));
                 }
                 self.queue.add(set.metadata.key(), Priority::Normal);
                 if ripens {
@@ -121,6 +134,20 @@ impl<K: Kind> Watch<K> {
         if let Some(set) = owner_of(&self.sets, pod) {
             self.queue.add(set.set().metadata.key(), Priority::Normal);
         }
+    }
+
+    fn add_owner_debounced(&self, pod: &Meta) {
+        if let Some(set) = owner_of(&self.sets, pod) {
+            let set = set.set();
+            self.queue.add_debounced(set.metadata.key(), self.debounce(set));
+        }
+    }
+
+    /// Returns the debounce of a set.
+    fn debounce(&self, set: &ReplicaSet) -> Duration {
+        let pods = set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default());
+        let batches = u32::try_from(pods / PODS_PER_BATCH).unwrap_or(MAX_BATCHES);
+        self.batch * batches.clamp(1, MAX_BATCHES)
     }
 
     fn add_adopters(&self, pod: &Meta) {

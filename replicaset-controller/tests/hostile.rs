@@ -135,6 +135,7 @@ fn snapshot(set: &Set<ReplicaSets>, pods: &[Value]) -> Snapshot {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
+    /// REPLICASET-57.
     #[test]
     fn the_cost_of_a_set_depends_on_the_length_of_its_objects(set in set(), pods in pods()) {
         let text = set.to_string();

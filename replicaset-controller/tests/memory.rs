@@ -64,6 +64,7 @@ fn resident() -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1024)
 }
 
+/// REPLICASET-2.
 #[test]
 fn a_cached_pod_costs_less_than_a_kilobyte() {
     let template = template();

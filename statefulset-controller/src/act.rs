@@ -1,4 +1,4 @@
-//! Carrying a plan out: claims, the revision of the template, the work on Pods phase by phase, the status, the history.
+//! The requests of a plan: adoptions, the revision of the template, the work on Pods phase by phase, the status, the history.
 
 mod body;
 mod note;
@@ -32,7 +32,7 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// Carries a plan out.
+/// Sends the requests of a plan. If an adoption fails or the revision gets another name, decides the work on Pods again.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(problem) = &plan.problem {
         if let Problem::TooManyClaims { .. } = problem {
@@ -58,7 +58,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     let claimed: Vec<PodRef> = pods.keep.iter().chain(claim.adopted()).cloned().collect();
 
     let Some(revisions) = write_revision(snapshot, &plan.revisions, io).await? else { return Ok(Requeue::AsPlanned) };
-    // The plan counts on every adoption, and on the name of the new revision.
+    // The plan assumes that every adoption succeeds and that the new revision gets its planned name.
     let reconcile = if claim.is_complete() && revisions.update.name == plan.revisions.update.name {
         Cow::Borrowed(&plan.reconcile)
     } else {
@@ -75,7 +75,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     let forgotten = forget_revisions(snapshot, &revisions, &claimed, io).await;
     worked.and(status_written).and(forgotten)?;
 
-    // The next sync goes on with the Pods that this one left. It waits by itself until the caches show what this one created.
+    // The next sync handles the remaining Pods. It starts only after the caches show the Pods that this sync created.
     if reconcile.deferred > 0 {
         return Ok(Requeue::After(Duration::ZERO));
     }
@@ -89,18 +89,19 @@ async fn adopt_revisions(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> 
     claim.report_denied(io);
     claim.result().map_err(|failed| failed.while_doing(DOING))?;
     match claim.gone() {
-        // The plan was made with a revision that is gone: the next sync decides without it.
+        // The plan relies on a revision that no longer exists. The next sync decides without it.
         Some(gone) => Err(Failed::new("gone", format!("{DOING}: {} is gone", gone.meta.name))),
         None => Ok(()),
     }
 }
 
-/// The labels of its identity, for a Pod that lacks the one by which Pods are watched.
+/// Returns the identity labels of a Pod that lacks the label by which Pods are watched.
 fn missing_labels(pod: &PodRef) -> Option<Value> {
     pod.is_unlabelled().then(|| body::identity(&pod.meta().name, pod.ordinal()))
 }
 
-/// Writes the revision of the template, and returns the revisions of the set after that; `None` if the sync ends here.
+/// Writes the revision of the template, and returns the revisions after that. `None` if the set no longer exists or the process
+/// is shutting down: the sync then ends.
 async fn write_revision<'p>(
     snapshot: &Snapshot,
     planned: &'p Revisions,
@@ -124,8 +125,8 @@ async fn write_revision<'p>(
     }
 }
 
-/// Stores a new revision. If its name is taken by a revision with the same data, that one is used; if the data differ, the next
-/// name is tried. Upstream: `pkg/controller/history`, `CreateControllerRevision`.
+/// Stores a new revision. If its name is taken by a revision with the same data, that revision is used; if the data differ, the
+/// next name is tried. Upstream: `pkg/controller/history`, `CreateControllerRevision`.
 async fn store_revision<'p>(
     snapshot: &Snapshot,
     planned: &'p Revisions,
@@ -143,7 +144,7 @@ async fn store_revision<'p>(
         let was_stored_before = set.status.observed_generation == set.metadata.generation;
         let store = if was_stored_before { store.if_still_there() } else { store };
         match io.unless_ending(store.send(io.body(|| body), io)).await {
-            // Pods carry the name of their revision, whatever its labels.
+            // The labels of an existing revision may differ. Pods are labelled only with the name of their revision.
             Some(Ok(Stored::Yes | Stored::There(_))) => {
                 let is_as_planned = *planned.update.name == *name;
                 let created = || Cow::Owned(revisions::created(planned, template, &name, collisions));
@@ -155,7 +156,7 @@ async fn store_revision<'p>(
             }
             Some(Ok(Stored::OwnerGone)) | None => return Ok(None),
             Some(Err(refusal)) => {
-                // Without this revision, the set gets no Pods.
+                // The set cannot create Pods without this revision, so a denial is reported.
                 if refusal.class == Class::Refused && refusal.error.is_denied() {
                     let message = format!("Error creating ControllerRevision {name}: {}", refusal.error);
                     io.event(EventType::Warning, "FailedCreate", message);
@@ -166,7 +167,7 @@ async fn store_revision<'p>(
     }
 }
 
-/// Does the work on Pods, phase by phase until one fails. Returns how many Pods of the current revision it deleted, and the failure.
+/// Works on Pods, phase by phase until one fails. Returns the number of deleted Pods of the current revision, and the failure.
 async fn work_on_pods(
     snapshot: &Snapshot,
     revisions: &Revisions,
@@ -187,10 +188,10 @@ async fn work_on_pods(
     (lowered, Ok(()))
 }
 
-/// Writes the status if it differs, onto the version of the set that it was computed for. A set that is gone is no error.
+/// Writes the status if it differs, with the version of the set as a precondition. A deleted set is no error.
 ///
-/// Upstream: `pkg/controller/statefulset`, `UpdateStatefulSetStatus`, which after a conflict writes the same status onto the newer
-/// set. Here the conflict fails the sync, and the next one computes the status of the newer set.
+/// After a conflict, upstream writes the same status onto the newer set (`pkg/controller/statefulset`,
+/// `UpdateStatefulSetStatus`). Here the conflict fails the sync, and the next sync computes the status of the newer set.
 async fn write_status(snapshot: &Snapshot, status: &Status, io: Io<'_>) -> Result<(), Failed> {
     let set = &snapshot.set;
     if !status.differs(&set.status) {
@@ -203,7 +204,7 @@ async fn write_status(snapshot: &Snapshot, status: &Status, io: Io<'_>) -> Resul
     }
 }
 
-/// Deletes the revisions that the history has no room for, the oldest first.
+/// Deletes the unused revisions beyond the history limit, the oldest first.
 async fn forget_revisions(
     snapshot: &Snapshot,
     revisions: &Revisions,

@@ -1,4 +1,4 @@
-//! What sets wait for: claims that are to be gone, and own writes that a cache does not show yet.
+//! The events that waiting sets need: the deletion of a claim, or a write of this process in a cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use common::{
 };
 use parking_lot::Mutex;
 
-/// The write that each waiting set waits to see in a cache.
+/// For each waiting set, the write of this process that a cache must show first.
 ///
-/// Pods, claims and revisions come by watches of their own. Without this a set would sleep where the event of its Pod came before
-/// that of a claim or of a revision: their events enqueue no set.
+/// Pods, claims and revisions have separate watches. An event of a claim or a revision enqueues no set by itself. Without this
+/// list, a set would not be synced if that event came after the event of its Pod.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitedWrites(Mutex<BTreeMap<Key, (Resource, Version)>>);
 
 impl AwaitedWrites {
-    /// Notes the write that a set waits for, or that it waits for none.
+    /// Records the write that a set waits for; `None` if the set waits for no write.
     pub(crate) fn set(&self, set: &Key, write: Option<(Resource, Version)>) {
         let mut awaited = self.0.lock();
         match write {
@@ -27,7 +27,7 @@ impl AwaitedWrites {
         };
     }
 
-    /// Removes the sets that waited for an object or for an earlier one of its resource and namespace, and returns them.
+    /// Removes and returns the sets whose write is shown by this version of an object of the same resource and namespace.
     pub(crate) fn take(&self, resource: Resource, object: &Meta) -> Vec<Key> {
         let mut awaited = self.0.lock();
         let is_reached = |set: &Key, (of, version): &(Resource, Version)| {
@@ -42,10 +42,10 @@ impl AwaitedWrites {
     }
 }
 
-/// Which set waits for which claims, in both directions.
+/// The claims whose deletion sets wait for, indexed by set and by claim.
 ///
-/// A claim is listed while a set waits for it: the next sync of the set replaces its claims, and the deletion of the set or of the
-/// claim removes them.
+/// A claim is listed while a set waits for it: the next sync of the set replaces its claims, and the deletion of the set or of
+/// the claim removes them.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitedClaims(Mutex<Directions>);
 
@@ -56,7 +56,7 @@ struct Directions {
 }
 
 impl AwaitedClaims {
-    /// Makes these the claims that a set waits for.
+    /// Replaces the claims that a set waits for.
     pub(crate) fn replace(&self, set: &Key, claims: Vec<Key>) {
         let mut directions = self.0.lock();
         directions.remove(set);
@@ -68,12 +68,12 @@ impl AwaitedClaims {
         }
     }
 
-    /// Removes a set that is gone.
+    /// Removes a deleted set.
     pub(crate) fn forget(&self, set: &Key) {
         self.0.lock().remove(set);
     }
 
-    /// Removes a claim that is gone, and returns the sets that waited for it.
+    /// Removes a deleted claim, and returns the sets that waited for it.
     pub(crate) fn take(&self, claim: &Key) -> BTreeSet<Key> {
         let mut directions = self.0.lock();
         let sets = directions.sets_by_claim.remove(claim).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Directions {
 
 #[cfg(test)]
 impl AwaitedClaims {
-    /// How many entries both directions have.
+    /// Number of entries of both indexes.
     pub(crate) fn len(&self) -> usize {
         let directions = self.0.lock();
         directions.sets_by_claim.len() + directions.claims_by_set.len()
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_sets_and_claims_that_are_gone() {
+    fn entries_of_deleted_sets_and_claims_are_removed() {
         let awaited = AwaitedClaims::default();
         awaited.replace(&key("web"), vec![key("data-web-0"), key("data-web-1")]);
         assert_eq!(awaited.len(), 3);

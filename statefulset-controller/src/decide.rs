@@ -1,7 +1,8 @@
-//! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
+//! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! Where a later part depends on the outcome of an earlier one (a Pod could not be adopted, the name of a revision was taken), the
-//! later part is decided again from that outcome: see [`reconcile`], [`revisions::created`], [`status`] and [`history::forget`].
+//! If an earlier part of a sync ends differently than planned (a Pod could not be adopted, the name of a revision was taken), the
+//! later parts are decided again from the actual outcome: see [`reconcile`], [`revisions::created`], [`status`] and
+//! [`history::forget`].
 
 pub mod history;
 pub mod mismatch;
@@ -21,11 +22,12 @@ use crate::{
 };
 use situation::Situation;
 
-/// The most claims that the Pods of a set may have together. Each of them is compared with its Pod at every sync, and a cluster has
-/// at most 150,000 Pods.
+/// The greatest number of claims that the Pods of a set may have together.
+///
+/// Every sync compares each claim with its Pod, and a cluster has at most 150,000 Pods.
 pub const MAX_CLAIMS_OF_A_SET: usize = 200_000;
 
-/// Decides what one sync does. Upstream: `pkg/controller/statefulset`, `UpdateStatefulSet`.
+/// Decides the plan of one sync. Upstream: `pkg/controller/statefulset`, `UpdateStatefulSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let set = &snapshot.set;
     let revisions = revisions::choose(snapshot, revisions::sorted(snapshot));
@@ -54,7 +56,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Why nothing can be done for a set with that many Pods, if that is so.
+/// Returns the reason why a set with this number of Pods is not managed, if there is one.
 pub fn problem(set: &StatefulSet, pods: usize) -> Option<Problem> {
     let templates = set.claims.len();
     let too_many = pods.saturating_mul(templates) > MAX_CLAIMS_OF_A_SET;
@@ -64,8 +66,9 @@ pub fn problem(set: &StatefulSet, pods: usize) -> Option<Problem> {
 
 /// Decides the work on Pods.
 ///
-/// For a set that is being deleted there is only a status. Otherwise Pods without the label of their name get it, then come Pods in range, then Pods out of range, then
-/// outdated Pods; with `OrderedReady` each of these steps waits for the one before. Upstream: `updateStatefulSet`.
+/// A terminating set only gets a status. For any other set, the steps are: label Pods that lack the label of their name, create
+/// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step waits for the step
+/// before. Upstream: `updateStatefulSet`.
 pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> Reconcile {
     let situation = Situation::new(snapshot, claimed, revisions);
     let mut plan = Reconcile { counted: status::count(&situation), ..Reconcile::default() };

@@ -1,14 +1,16 @@
-//! StatefulSets: Pods with stable names, ordinals and claims, created and deleted in order.
+//! The StatefulSet controller: Pods with stable names, ordinals and claims, created and deleted in order.
 //!
 //! # What it promises
 //!
-//! If a set stays as it is, it ends up with exactly the Pods `<set>-<ordinal>` of its range, each with its own claims and of the
-//! revision of the set's template, and with a status that counts them. On the way there are never two Pods of one ordinal; Pods
-//! are created and deleted in the order that the set asks for; a rolling update deletes no Pod below the partition; no claim is
-//! deleted, no owner reference of another controller is changed, and no Pod of another controller is written. A template that
-//! differs only in how a server encodes it restarts no Pod. A sync costs as much as there are Pods and claims, and no more where a
-//! set asks for two thousand million replicas. Of the data of a revision only a digest is kept: a sync that makes Pods from an earlier
-//! template reads its revision from the server.
+//! If a set stays unchanged, it ends up with exactly the Pods `<set>-<ordinal>` of its range. Each Pod has its own claims and the
+//! revision of the set's template, and the status counts the Pods. On the way:
+//!
+//! - No ordinal gets a second Pod. Pods are created and deleted in the order that the set asks for.
+//! - A rolling update deletes no Pod below the partition. A template that differs only in its encoding restarts no Pod.
+//! - No claim is deleted, no owner reference of another controller is changed, and no Pod of another controller is written.
+//! - The cost of a sync grows with the existing Pods and claims, and not with `spec.replicas`, which can be two thousand million.
+//! - The cache keeps only a digest of a revision's data. A sync that creates Pods from an earlier template reads its revision
+//!   from the server.
 //!
 //! # How it is laid out
 //!
@@ -17,40 +19,42 @@
 //! (events        │         (indexes of     (pure)       revisions, scaling,  claims, revisions,
 //!  to keys)      │         four caches)                 rolling, retention,  Pods phase by phase, status,
 //!                │                                      status, history      history
-//!                └──────────────◄── requeue: a Pod becomes available, a claim is gone, Pods are left to create
+//!                └──────────────◄── requeue: a Pod becomes available, a claim is deleted, more Pods are to be created
 //! ```
 //!
 //! # Where it differs from upstream
 //!
-//! - Deletions of Pods and revisions name the uid and the version they were decided on. Statuses, labels and owner references of
-//!   claims are patches onto the version they were decided on; conditions that others wrote into a status stay.
-//! - A status that meets a conflict is computed again, and not written over the newer set.
-//! - A sync also waits until the caches show this process's writes of revisions and its deletions.
+//! - Deletions of Pods and revisions have the uid and the version of the snapshot as preconditions. Patches of statuses, labels
+//!   and owner references have the version as a precondition. Conditions that other clients wrote into a status stay.
+//! - After a conflict, a status is computed again. Upstream writes the same status onto the newer set.
+//! - A sync also waits until the caches show the revisions that this process wrote and its deletions.
 //! - `status.currentReplicas` is lowered only for Pods of the current revision, and never below zero.
-//! - `web-01` has ordinal 1 of `web`, as `web-1` has. If both exist and the ordinal is in range, `web-1` is the Pod of the set and
-//!   `web-01` is left alone. Upstream takes whichever of the two its cache lists last.
-//! - A set that could not create a Pod because an orphan has its name is synced when that orphan is gone.
-//! - A set that waits for the deletion of a claim is synced when the claim is gone.
+//! - `web-01` has ordinal 1 of `web`, as `web-1` has. If both exist and the ordinal is in range, `web-1` is the Pod of the set
+//!   and `web-01` is ignored. Upstream takes the Pod that its cache lists last.
+//! - A set that could not create a Pod because an orphan has its name is synced when the orphan is deleted.
+//! - A set that waits for the deletion of a claim is synced when the claim is deleted.
 //! - If only the owner references of its claims change, a Pod itself is not written. The Event `SuccessfulUpdate` is the same.
-//! - No revision is deleted after the revisions could not be determined, and none that the status names.
-//! - For a set that is being deleted no revision is created or renumbered.
-//! - A revision that was stored before and is gone is stored again only if the set, read live, is still there.
-//! - With `Parallel`, one sync creates at most a thousand Pods. The next sync goes on.
-//! - The claims that are created together with a Pod get their owner references at the next event of the Pod, whether it is ready
-//!   or not. Upstream leaves the claims of a Pod that runs and is never ready behind when the set is deleted.
-//! - A `FailedUpdate` Event reports that the server denies an adoption, a release, or an owner reference of a claim: a right is missing, or a policy forbids it.
+//! - No revision is deleted after a failure to determine the revisions, and no revision that the status names is deleted.
+//! - No revision of a terminating set is created or renumbered.
+//! - A revision that was stored before and has been deleted is stored again only if a live read shows that the set still exists.
+//! - With `Parallel`, one sync creates at most a thousand Pods. The next sync continues.
+//! - Claims that are created together with a Pod get their owner references at the next event of the Pod, even if the Pod is not
+//!   ready. Upstream does not write them while the Pod runs without becoming ready, so the claims outlive a deleted set.
+//! - A `FailedUpdate` Event reports that the server denies an adoption, a release, or an owner reference of a claim, because the
+//!   controller lacks a right or a policy forbids the change.
 //! - A `FailedCreate` Event reports, once an hour, that the name of a Pod is taken by a Pod that the set cannot adopt.
-//! - Only Pods with the label `statefulset.kubernetes.io/pod-name` are watched. A Pod that loses the label is read, and gets the label
-//!   back before anything else is done; upstream waits until the Pod is ready. A Pod that is adopted without the label gets it in the
-//!   same patch. An orphan without the label is adopted when the set needs its name; upstream adopts it at once, also if its ordinal is out
-//!   of range. If the set has released it before, its labels are read once a minute.
-//! - A `ClaimMismatch` Event reports, once an hour, a claim that gives less than its template requests. It is used all the same.
-//! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the limit.
+//! - Only Pods with the label `statefulset.kubernetes.io/pod-name` are watched. A Pod that loses the label is read, and the label
+//!   is restored before any other work; upstream waits until the Pod is ready. The patch that adopts a Pod also adds a missing
+//!   label. An orphan without the label is adopted when the set needs its name; upstream adopts the orphan at once, even if its
+//!   ordinal is out of range. The labels of an orphan that the set released before are read once a minute.
+//! - A `ClaimMismatch` Event reports, once an hour, a claim that gives less than its template requests. The claim is still used.
+//! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the
+//!   limit.
 //!
 //! # What can be turned on
 //!
-//! `--tune replace-stuck-pods=true`: with `OrderedReady`, an outdated Pod that was never ready and blocks the other Pods is replaced.
-//! Upstream has users delete it, who know of that only if they have read about forced rollbacks.
+//! `--tune replace-stuck-pods=true`: with `OrderedReady`, an outdated Pod that was never ready and blocks the other Pods is
+//! replaced. Upstream leaves the deletion of such a Pod to users, as its documentation of forced rollbacks explains.
 
 pub mod decide;
 pub mod metrics;
@@ -97,47 +101,48 @@ use crate::{
     watch::Watch,
 };
 
-/// The gate of rolling updates that replace several Pods at once.
+/// Feature gate: a rolling update may replace several Pods at once. Off by default.
 pub const MAX_UNAVAILABLE: FeatureGate = FeatureGate::off(
     "MaxUnavailableStatefulSet",
-    "A rolling update may have as many Pods unavailable as updateStrategy.rollingUpdate.maxUnavailable says",
+    "A rolling update may make up to updateStrategy.rollingUpdate.maxUnavailable Pods unavailable",
 );
-/// The gate of comparing revisions regardless of defaults.
+/// Feature gate: API defaults are ignored when a revision is compared with the template. On by default.
 pub const SEMANTIC_COMPARISON: FeatureGate = FeatureGate::on(
     "StatefulSetSemanticRevisionComparison",
-    "A revision that differs from the template only by defaults is equal to it",
+    "A revision equals the template if they differ only by API defaults",
 );
-/// The gate of waiting for the caches. With the gate off, a sync still waits until the caches show its deletions and its writes of
-/// revisions.
+/// Feature gate: a sync waits until the caches show the writes of this process. On by default.
+///
+/// With the gate off, a sync still waits until the caches show its deletions and its writes of revisions.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyStatefulSet",
-    "A StatefulSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
+    "A StatefulSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
-/// All gates this crate knows.
+/// Feature gates that this binary accepts.
 pub const GATES: &[FeatureGate] = &[MAX_UNAVAILABLE, SEMANTIC_COMPARISON, STALE_CONSISTENCY, ATOMIC_FIFO];
 
-/// Whether outdated Pods that were never ready are replaced. Upstream leaves that to users.
+/// Replaces outdated Pods that were never ready. Off by default; upstream leaves the deletion of such Pods to users.
 pub const REPLACE_STUCK_PODS: Tune = Tune::switch(
     "replace-stuck-pods",
     false,
     "Replace an outdated Pod that was never ready and blocks the other Pods (OrderedReady)",
 );
-/// All tunes of this crate.
+/// Settings that `--tune` accepts.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, REPLACE_STUCK_PODS];
 
-/// The number of StatefulSets that are synced concurrently.
+/// `--concurrent-statefulset-syncs`: the number of workers, 5 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-statefulset-syncs", 5, "The number of StatefulSets that are synced concurrently");
-/// All flags of this crate for numbers of workers.
+/// Flags that set a number of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
-/// The loop of StatefulSets.
+/// The loop that syncs StatefulSets and writes their status.
 pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start)
     .owning(&[OwnedWrites::status("apps", "statefulsets")]);
-/// All loops of this crate.
+/// Loops that the binary starts.
 pub const LOOPS: &[LoopDefinition] = &[STATEFUL_SET];
 
-/// The program.
+/// Name, version and settings of the binary.
 pub const DEFINITION: Definition = Definition {
     name: "statefulset-controller",
     version: env!("CARGO_PKG_VERSION"),
@@ -149,7 +154,7 @@ pub const DEFINITION: Definition = Definition {
     flags: &[],
 };
 
-/// The controller.
+/// Syncs StatefulSets. Owns the caches, and the memory that outlives a sync.
 pub struct StatefulSetController {
     queue: Queue<Key>,
     watch: Arc<Watch>,
@@ -174,7 +179,7 @@ fn start(context: Context) -> Arc<dyn Running> {
 }
 
 impl StatefulSetController {
-    /// Starts watching; keys go to `queue`.
+    /// Starts the informers. Their handlers enqueue keys in `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = context.ledger();
@@ -215,23 +220,23 @@ impl StatefulSetController {
         }
     }
 
-    /// Has the set synced again once one of the claims is gone that it waits for.
+    /// Enqueues the set once one of these claims is deleted.
     fn await_claims(&self, set: &Meta, claims: &[String]) {
         let claims: Vec<Key> = claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
         self.awaited.replace(&set.key(), claims.clone());
-        // The event of a claim that has gone in between found nobody waiting for it.
-        let gone = |claim: &Key| self.claims.store().peek(&claim.namespace, &claim.name, |_| ()).is_none();
-        for claim in claims.iter().filter(|claim| gone(claim)) {
+        // The event of a claim that was deleted before this call has enqueued nothing, so the set is enqueued here.
+        let is_deleted = |claim: &Key| self.claims.store().peek(&claim.namespace, &claim.name, |_| ()).is_none();
+        for claim in claims.iter().filter(|claim| is_deleted(claim)) {
             self.awaited.take(claim);
             self.queue.add(set.key(), Priority::Normal);
         }
-        // Neither does the event of a set that has gone in between find its entries.
+        // The event of a set that was deleted before this call has removed nothing, so the entries are removed here.
         if self.sets.store().peek(&set.namespace, &set.name, |_| ()).is_none() {
             self.awaited.forget(&set.key());
         }
     }
 
-    /// Has the set synced again once the caches show the write that it waits for.
+    /// Enqueues the set once the caches show the write for which its sync waits.
     fn await_write(&self, set: &Key) {
         let write = |behind: &Option<(Behind, Duration)>| match behind {
             Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
@@ -248,7 +253,7 @@ impl StatefulSetController {
             if known.is_none() {
                 return self.queue.add(set.clone(), Priority::Normal);
             }
-            // An event that came in between found no set waiting.
+            // An event before the call of `set` has enqueued nothing, so the caches are checked again.
             if awaited.is_none() || write(&behind()) == awaited {
                 return;
             }
@@ -317,8 +322,9 @@ impl Controller for StatefulSetController {
         self.reports.free(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
     }
 
-    /// The event of the deletion of a set may have come before the last answer was noted. The watch does not show what was written to
-    /// hidden Pods.
+    /// Reads hidden Pods again, because the watch does not show what this sync wrote to them.
+    ///
+    /// Also forgets a set whose deletion event came before the last note of the sync.
     fn after_sync(&self, snapshot: &Snapshot) {
         for pod in snapshot.pods.release.iter().chain(snapshot.unlabelled()) {
             self.pods.read_again(pod.meta());

@@ -1,4 +1,4 @@
-//! StatefulSets as a process.
+//! The binary `statefulset-controller`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What this controller counts besides its queue.
+//! Metrics of rolling updates.
 
 use common::metrics::{Gauges, Metrics, Stability};
 
@@ -7,15 +7,15 @@ use crate::{
     plan::Unavailable,
 };
 
-/// The controller's own metric families. Cheap to clone.
+/// The limit and the number of unavailable Pods, by set. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     max_unavailable: Gauges,
     unavailable: Gauges,
 }
 
-/// Upstream's labels: they name objects, which is why there is a series only where the gate asks for one, and as long as its
-/// set is there.
+/// Upstream's labels. They name objects, so a series exists only with the gate `MaxUnavailableStatefulSet`, and only until its
+/// set is deleted.
 const SET: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
 
 fn labels(set: &StatefulSet) -> [&str; 3] {
@@ -27,7 +27,7 @@ fn labels(set: &StatefulSet) -> [&str; 3] {
 }
 
 impl ControllerMetrics {
-    /// Registers the families.
+    /// Registers the metric families.
     pub fn new(metrics: &Metrics) -> Self {
         Self {
             max_unavailable: metrics.gauge(
@@ -45,7 +45,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// How the rollout of a set stands, where that is decided by numbers.
+    /// Sets the limit of a set and, if known, the number of its unavailable Pods.
     pub fn rollout(&self, set: &StatefulSet, unavailable: Unavailable) {
         let Unavailable { limit, now } = unavailable;
         self.max_unavailable.with(&labels(set)).set(f64::from(limit));
@@ -54,7 +54,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// A set is gone.
+    /// Removes the series of a deleted set.
     pub fn forget(&self, set: &StatefulSet) {
         self.max_unavailable.remove(&labels(set));
         self.unavailable.remove(&labels(set));

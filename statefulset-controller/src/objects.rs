@@ -1,4 +1,4 @@
-//! What is read of StatefulSets, their Pods, their claims and their revisions.
+//! Projections of StatefulSets, Pods, PersistentVolumeClaims and ControllerRevisions.
 
 mod claim;
 mod pod;
@@ -21,10 +21,10 @@ pub use claim::{Claim, ClaimSpec};
 pub use pod::{CachedPod, has_leading_zero, ordinal_of};
 pub use set::{ClaimTemplate, Keep, Management, Retention, Rolling, StatefulSet, Status, Update};
 
-/// StatefulSets on the API server.
+/// The resource `statefulsets` of `apps/v1`.
 pub const STATEFUL_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", namespaced: true };
-/// Claims on the API server.
+/// The resource `persistentvolumeclaims` of the core group.
 pub const CLAIMS: Resource = Resource {
     group: "",
     version: "v1",
@@ -33,25 +33,25 @@ pub const CLAIMS: Resource = Resource {
     namespaced: true,
 };
 
-/// The label of a Pod that names its revision.
+/// Label of a Pod: the name of the revision that the Pod was created from.
 pub const REVISION_LABEL: &str = "controller-revision-hash";
-/// The label of a Pod that says its name, so that a Service may select one.
+/// Label of a Pod: the name of the Pod, so that a Service can select a single Pod. Pods are watched by this label.
 pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
-/// The label of a Pod that says its ordinal.
+/// Label of a Pod: the ordinal.
 pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
-/// The label of a revision that holds the hash of its data.
+/// Label of a revision: the hash of its data.
 pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
-/// A revision that a StatefulSet controls, or that has no controller.
+/// A cached revision that a StatefulSet controls, or an orphan.
 #[derive(Debug)]
 pub struct ControllerRevision {
     revision: revision::ControllerRevision,
-    /// The digest of its data after today's defaults are applied to the template; `None` if it holds no template.
+    /// Digest of the data after the API defaults of this version are applied to the template; `None` without a template.
     defaulted: Option<u128>,
 }
 
 impl ControllerRevision {
-    /// Whether its data equal `data` after today's defaults are applied to its template.
+    /// Whether the data equal `data` after the API defaults of this version are applied to the stored template.
     pub fn holds_with_defaults(&self, data: &Data) -> bool {
         self.defaulted == Some(data.digest())
     }

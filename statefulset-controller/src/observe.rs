@@ -1,4 +1,4 @@
-//! From a key to a snapshot, by reading caches only.
+//! Reads the caches into a [`Snapshot`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,10 +33,10 @@ impl StatefulSetController {
         if let Some(behind) = known.as_ref().and_then(|uid| self.behind(uid)) {
             return Ok(Observed::behind(behind));
         }
-        // Read after the check, so that what is read is at least as new as this process's own writes.
+        // The set is read after the check, so it is at least as new as the writes of this process.
         let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
         if known.as_ref() != Some(&set.metadata.uid) {
-            // Another set of that name has replaced it in between.
+            // A new set of the same name has replaced the set that was checked.
             return self.observe(key, now);
         }
         self.snapshot(set, now).map(Observed::Ready)
@@ -46,7 +46,7 @@ impl StatefulSetController {
         let owner = Owner::new(STATEFUL_SETS, &set.metadata);
         let own = IndexValue::controlled_by(&set.metadata);
         let orphan = IndexValue::Text(owner.namespace.clone());
-        // Orphans that cannot be read are skipped: nothing is adopted unread.
+        // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
         let mut revisions = self.revisions.store().by_index(ByController, &own)?;
         revisions.extend(self.revisions.store().readable_by_index(OrphansByNamespace, &orphan));
         let mut pods: Vec<PodRef> = self.pods.store().by_index(ByController, &own)?;
@@ -56,7 +56,7 @@ impl StatefulSetController {
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
         let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
         let claimed: Vec<&PodRef> = pods.keep.iter().chain(&pods.adopt).collect();
-        // With too many claims there is a problem that the plan reports, and none of them is needed.
+        // A set with a problem is not managed, so its claims are not needed.
         let claims = match decide::problem(&set, claimed.len()) {
             None => self.claims_of(&set, &claimed)?,
             Some(_) => BTreeMap::new(),
@@ -69,14 +69,14 @@ impl StatefulSetController {
         Ok(Snapshot { template, owner, revisions, pods, claims, reported, limits: self.limits, now, set })
     }
 
-    /// The cached claims of all Pods of a set and of those that this sync may create.
+    /// Returns the cached claims of all Pods of a set and of the Pods that this sync may create.
     fn claims_of(&self, set: &StatefulSet, pods: &[&PodRef]) -> Result<BTreeMap<String, ClaimRef>, Unreadable> {
         let mut claims = BTreeMap::new();
         if set.claims.is_empty() {
             return Ok(claims);
         }
         let present: BTreeSet<i32> = pods.iter().filter_map(|pod| pod.ordinal()).collect();
-        // Adds the claims of an ordinal; says whether one of them belongs to an earlier Pod.
+        // Adds the claims of an ordinal, and returns whether one of them belongs to an earlier Pod of the same name.
         let mut add = |ordinal: i32| -> Result<bool, Unreadable> {
             let (mut stale, pod) = (false, set.pod_name(ordinal));
             for template in &set.claims {
@@ -105,7 +105,7 @@ impl StatefulSetController {
         unreadable.map_or(Ok(claims), Err)
     }
 
-    /// This process's own writes that the caches do not show yet.
+    /// Returns a write of this process that the caches do not show yet, and the longest time to wait for it.
     pub(crate) fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 4] =
             [&**self.pods.store(), &**self.claims.store(), &**self.sets.store(), &**self.revisions.store()];

@@ -1,4 +1,4 @@
-//! What is decided before the first request of a sync: the revisions, the work on Pods in phases, the status.
+//! The plan of a sync: the revisions, the work on Pods in phases, and the status.
 
 mod explain;
 pub mod mismatch;
@@ -15,184 +15,184 @@ use crate::{
 use mismatch::{Mismatch, Mismatches};
 use revisions::{RevisionRole, Revisions};
 
-/// What one sync does.
+/// The decisions of one sync, before its first request.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set.
+    /// The set that is synced.
     pub set: Arc<StatefulSet>,
-    /// Why nothing can be done at all.
+    /// The reason why the set is not managed. All other fields are then empty or as stored.
     pub problem: Option<Problem>,
-    /// The current and the update revision.
+    /// The current and the update revision, and the write that precedes the work on Pods.
     pub revisions: Revisions,
-    /// The work on Pods, if every adoption succeeds and the new revision gets its name.
+    /// The work on Pods, provided that every adoption succeeds and the new revision gets its planned name.
     pub reconcile: Reconcile,
-    /// The status, if the work on Pods succeeds, too.
+    /// The status to write, provided that the work on Pods also succeeds.
     pub status: Status,
     /// The claims that do not match their templates.
     pub mismatches: Mismatches,
-    /// The mismatches that are reported.
+    /// The mismatches that this sync reports in Events.
     pub reports: Vec<Mismatch>,
-    /// When the next Pod becomes available by the passing of time.
+    /// Time until the next ready Pod becomes available; `None` if no ready Pod is unavailable.
     pub available_in: Option<Duration>,
 }
 
-/// Why nothing can be done for a set.
+/// The reason why a set is not managed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Problem {
-    /// The selector breaks the rules.
+    /// `spec.selector` is invalid.
     #[error(transparent)]
     Selector(#[from] SelectorError),
-    /// The set has more claims than one sync can compare with its Pods.
+    /// The Pods of the set have more claims than a sync may compare.
     #[error("{pods} Pods with {templates} claims each are more than the {limit} claims that a StatefulSet may have")]
     TooManyClaims {
-        /// The number of its Pods.
+        /// The number of Pods of the set.
         pods: usize,
-        /// The number of its templates of claims.
+        /// The number of entries of `spec.volumeClaimTemplates`.
         templates: usize,
-        /// The greatest number of claims.
+        /// The greatest allowed number of claims.
         limit: usize,
     },
 }
 
-/// The work on Pods.
+/// The work on Pods, and the reasons why the set does not progress.
 #[derive(Clone, Debug, Default)]
 pub struct Reconcile {
-    /// Phases that are done one after the other until one of them fails.
+    /// Phases in their order. After a failed phase, the remaining phases are skipped.
     pub phases: Vec<Phase>,
-    /// The status that counts the Pods before this work.
+    /// The status that counts the Pods before the work begins.
     pub counted: Status,
     /// The limit of unavailable Pods and their number (gate `MaxUnavailableStatefulSet`).
     pub unavailable: Option<Unavailable>,
-    /// What the sync waits for.
+    /// The reasons why the set does not progress, for `/debug/explain`.
     pub waiting: Lines,
-    /// The claims that must be gone before Pods are created.
+    /// Names of the claims that must be deleted before Pods can be created.
     pub claims_to_await: Vec<String>,
-    /// How many Pods are left to later syncs because this one has enough to create.
+    /// Number of Pods that later syncs create or complete, because this sync has reached a limit.
     pub deferred: i64,
 }
 
-/// Unavailable Pods against their limit.
+/// The number of unavailable Pods and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// How many Pods may be unavailable.
+    /// `maxUnavailable` as a number of Pods, at least 1.
     pub limit: i32,
-    /// How many Pods are unavailable; `None` if the sync did not get as far as the rolling update.
+    /// How many Pods are unavailable; `None` if the plan ended before the rolling update.
     pub now: Option<i32>,
 }
 
-/// Work on several Pods.
+/// Work on several Pods that succeeds before the next phase begins.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// How they follow each other: in order, or in batches of 1, 2, 4, ...; none after a failure.
+    /// The order of the work: one Pod after the other, in batches of 1, 2, 4, ..., or all Pods at once.
     pub pace: Pace,
-    /// One entry for each Pod.
+    /// The work, in the order in which it begins.
     pub work: Vec<Work>,
 }
 
-/// Work on one Pod.
+/// One piece of work on one Pod.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Creates the claims that are missing, then the Pod.
     Create {
-        /// The ordinal.
+        /// The ordinal of the Pod to create.
         ordinal: i32,
-        /// The claims that must exist first.
+        /// The claims of the Pod that are missing or terminating.
         claims: Claims,
-        /// The revision that the Pod is made from.
+        /// The revision that the Pod is created from.
         role: RevisionRole,
     },
-    /// Creates some of the claims that are missing. The Pod follows in a later sync, after the others.
+    /// Creates some of the missing claims. Later syncs create the other claims, and then the Pod.
     CreateClaims {
-        /// The ordinal.
+        /// The ordinal of the Pod to create.
         ordinal: i32,
-        /// The claims to create.
+        /// The claims of the Pod, of which the missing ones are created.
         claims: Claims,
     },
-    /// Deletes the Pod.
+    /// Deletes a finished, condemned, outdated or stuck Pod.
     Delete {
-        /// The Pod.
+        /// The Pod to delete.
         pod: PodRef,
-        /// The reason.
+        /// The reason for the deletion.
         why: Why,
     },
-    /// Creates or changes what an existing Pod needs.
+    /// Creates missing claims of an existing Pod, and corrects owner references, labels and volumes.
     Repair(Repair),
 }
 
-/// What an existing Pod needs.
+/// The changes that an existing Pod and its claims need.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    /// The Pod.
+    /// The Pod to repair.
     pub pod: PodRef,
-    /// Its ordinal.
+    /// The ordinal in the Pod's name.
     pub ordinal: i32,
-    /// Claims that are missing.
+    /// The Pod's claims that are missing or terminating.
     pub claims: Claims,
-    /// What its claims need.
+    /// The changes of owner references of the Pod's claims.
     pub ownership: Ownership,
-    /// What the Pod itself lacks.
+    /// The errors in the Pod itself; `None` if it is correct.
     pub wrong: Option<Wrong>,
-    /// The occasion of the repair.
+    /// The state of the Pod that calls for the repair.
     pub occasion: Occasion,
 }
 
-/// What claims need so that the garbage collector deletes them with their owners.
+/// Changes of owner references, so that the garbage collector deletes claims with their owners.
 #[derive(Clone, Debug, Default)]
 pub struct Ownership {
     /// Claims whose owner references change, with the new references.
     pub owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
-    /// Claims to report because another controller manages them.
+    /// Names of the claims to report because another controller manages them.
     pub conflicting: Vec<String>,
 }
 
-/// The occasion of a [`Repair`].
+/// The state of a Pod that calls for a [`Repair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// The Pod is pending, possibly because claims are missing.
     Pending,
-    /// The Pod is in range and lacks something.
+    /// The Pod is in range, and it or its claims need a change.
     Wanted,
     /// The Pod is out of range, and its claims may have to be deleted with it.
     Condemned,
 }
 
-/// What a Pod lacks.
+/// The errors in a Pod that a [`Repair`] corrects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wrong {
-    /// Whether it has another name than the set gives the Pod of its ordinal.
+    /// Whether the name differs from `<set>-<ordinal>`.
     pub name: bool,
-    /// Whether labels of its identity are missing.
+    /// Whether labels with the Pod's name or ordinal are missing.
     pub labels: bool,
-    /// Volumes that do not mount their claims: name of the volume, name of the claim.
+    /// Volumes that do not mount their claims: volume name, claim name.
     pub volumes: Vec<(String, String)>,
 }
 
-/// The claims of a Pod that it cannot use.
+/// The claims of a Pod that are not usable yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Claims that do not exist, as many as one sync creates for a Pod: position of the template, name.
+    /// Claims that this sync creates: index of the template, name of the claim.
     pub missing: Vec<(usize, String)>,
-    /// How many further claims do not exist. They are left to later syncs.
+    /// Number of further missing claims, which later syncs create.
     pub deferred: usize,
-    /// Claims that are terminating.
+    /// Names of terminating claims.
     pub terminating: Vec<String>,
 }
 
-/// Why a Pod is deleted.
+/// The reason for the deletion of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It has finished.
+    /// The phase is `Succeeded` or `Failed`.
     Finished,
-    /// It is out of range.
+    /// The ordinal is out of range.
     Condemned,
-    /// It has another revision than the update revision.
+    /// The Pod does not have the update revision.
     Outdated {
-        /// Whether it has the current revision.
+        /// Whether the Pod has the current revision.
         is_current: bool,
     },
-    /// It has another revision than the update revision, was never ready, and blocks the others.
+    /// The Pod does not have the update revision, was never ready, and blocks the other Pods.
     Stuck {
-        /// Whether it has the current revision.
+        /// Whether the Pod has the current revision.
         is_current: bool,
     },
 }
@@ -216,7 +216,7 @@ impl Claims {
 }
 
 impl Work {
-    /// Whether `status.currentReplicas` is lowered by the work.
+    /// Whether the work lowers `status.currentReplicas`.
     pub fn lowers_current(&self) -> bool {
         matches!(self, Self::Delete { why: Why::Outdated { is_current: true } | Why::Stuck { is_current: true }, .. })
     }

@@ -1,4 +1,4 @@
-//! What was told about a set in Events of this controller's own, so that it is told again only after a while.
+//! The times of Events that upstream does not have, so that each is repeated at most once an hour.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,12 +6,12 @@ use common::{map::HashMap, meta::Uid};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-/// How long something that was told is not told again. An API server keeps an Event for an hour.
+/// Minimum time between two Events with the same content. An API server keeps an Event for an hour.
 pub const REPORT_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
-/// How long the cache may take to show a Pod whose name is taken before the server is asked for it.
+/// How long the cache may take to show a Pod of the set before a taken name is reported.
 const CACHE_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
-/// The differences that were reported of one set, with the times of their Events.
+/// The reported claim mismatches of one set, with the times of their Events.
 #[derive(Clone, Debug, Default)]
 pub struct Reported(BTreeMap<String, Timestamp>);
 
@@ -20,12 +20,12 @@ fn is_recent(then: Timestamp, now: Timestamp) -> bool {
 }
 
 impl Reported {
-    /// Whether something was reported within [`REPORT_INTERVAL`].
+    /// Whether a mismatch was reported within [`REPORT_INTERVAL`] before `now`.
     pub fn has_lately(&self, what: &str, now: Timestamp) -> bool {
         self.0.get(what).is_some_and(|then| is_recent(*then, now))
     }
 
-    /// How many things were reported within [`REPORT_INTERVAL`].
+    /// Returns the number of mismatches that were reported within [`REPORT_INTERVAL`] before `now`.
     pub fn count_since(&self, now: Timestamp) -> usize {
         self.0.values().filter(|then| is_recent(**then, now)).count()
     }
@@ -36,20 +36,20 @@ impl Reported {
     }
 }
 
-/// The name of a Pod that could not be created because another Pod has it.
+/// The refused creations of a Pod whose name another Pod has.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenName {
-    /// The first refusal of an unbroken series.
+    /// Time of the first refusal of an unbroken series.
     first: Timestamp,
-    /// The last refusal.
+    /// Time of the last refusal.
     last: Timestamp,
-    /// When the Pod that has the name was last looked at.
+    /// Time of the last report of the Pod that has the name.
     examined: Option<Timestamp>,
 }
 
 impl TakenName {
-    /// Whether it is time to find out which Pod has the name, and to report it: the cache has had the time to show a Pod of the set,
-    /// and this was not done lately.
+    /// Whether the Pod that has the name is to be reported now: the cache has had time to show a Pod of the set, and the last
+    /// report is older than [`REPORT_INTERVAL`].
     pub fn is_due(&self, now: Timestamp) -> bool {
         is_recent(self.last, now)
             && now.duration_since(self.first) >= CACHE_GRACE
@@ -66,7 +66,7 @@ impl TakenName {
     }
 }
 
-/// What was reported of all sets, by their uids.
+/// The reports about all sets, by uid of the set.
 #[derive(Debug, Default)]
 pub(crate) struct Reports(Mutex<HashMap<Uid, SetReports>>);
 
@@ -77,22 +77,22 @@ struct SetReports {
 }
 
 impl Reports {
-    /// The differences that were reported of a set.
+    /// Returns the reported claim mismatches of a set.
     pub(crate) fn differences(&self, set: &Uid) -> Reported {
         self.0.lock().get(set).map(|reports| reports.differences.clone()).unwrap_or_default()
     }
 
-    /// Notes that a difference was reported.
+    /// Records the report of a claim mismatch.
     pub(crate) fn add_difference(&self, set: &Uid, difference: String, now: Timestamp) {
         self.0.lock().entry(set.clone()).or_default().differences.add(difference, now);
     }
 
-    /// What is known of the name of a Pod that a set could not create.
+    /// Returns the refused creations of a Pod, if there were any.
     pub(crate) fn taken(&self, set: &Uid, pod: &str) -> Option<TakenName> {
         self.0.lock().get(set)?.taken.get(pod).copied()
     }
 
-    /// Notes that a Pod could not be created because its name is taken, and whether the Pod that has it was looked at.
+    /// Records a refused creation of a Pod whose name is taken. `examined` says that the Pod that has the name is reported.
     pub(crate) fn add_taken(&self, set: &Uid, pod: Arc<str>, now: Timestamp, examined: bool) {
         let mut sets = self.0.lock();
         let taken = &mut sets.entry(set.clone()).or_default().taken;
@@ -101,7 +101,7 @@ impl Reports {
         taken.insert(pod, TakenName::refused_at(known, now, examined));
     }
 
-    /// Forgets the taken names of a set that its Pods have by now.
+    /// Removes the taken names that belong to Pods of the set by now.
     pub(crate) fn free<'p>(&self, set: &Uid, pods: impl Iterator<Item = &'p str>) {
         let mut sets = self.0.lock();
         let Some(reports) = sets.get_mut(set).filter(|reports| !reports.taken.is_empty()) else { return };
@@ -110,12 +110,12 @@ impl Reports {
         }
     }
 
-    /// Forgets a set that is gone.
+    /// Removes the entries of a deleted set.
     pub(crate) fn forget(&self, set: &Uid) {
         self.0.lock().remove(set);
     }
 
-    /// How many sets something is kept of.
+    /// Number of sets with entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()
@@ -130,6 +130,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
+    /// STATEFULSET-88.
     #[test]
     fn a_difference_is_reported_once_an_hour() {
         let (reports, set) = (Reports::default(), Uid::new("SET"));
@@ -140,11 +141,12 @@ mod tests {
         assert!(!reported.has_lately("b", at(1)));
         assert_eq!((reported.count_since(at(1)), reported.count_since(at(3600))), (1, 0));
         reports.add_difference(&set, "b".to_owned(), at(3600));
-        assert_eq!(reports.differences(&set).0.len(), 1, "what is old is dropped");
+        assert_eq!(reports.differences(&set).0.len(), 1, "old entries are dropped");
         reports.forget(&set);
         assert_eq!(reports.len(), 0);
     }
 
+    /// STATEFULSET-77.
     #[test]
     fn a_taken_name_is_examined_after_a_grace_period_and_once_an_hour() {
         let (reports, set, pod) = (Reports::default(), Uid::new("SET"), Arc::<str>::from("web-0"));
@@ -158,7 +160,7 @@ mod tests {
             reports.add_taken(&set, pod.clone(), at(10 + minutes * 60), false);
         }
         assert!(!is_due(3609) && is_due(3610));
-        // After a long break it is another matter.
+        // After a long break, a new series of refusals begins.
         assert!(!is_due(20_000));
         reports.add_taken(&set, pod.clone(), at(20_000), false);
         assert!(!is_due(20_005));

@@ -1,4 +1,4 @@
-//! What one sync looks at.
+//! The input of one sync.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,53 +13,53 @@ use crate::{
     reports::Reported,
 };
 
-/// A cached Pod.
+/// A Pod, shared with the cache.
 pub type PodRef = Arc<CachedPod>;
-/// A cached revision.
+/// A revision, shared with the cache.
 pub type RevisionRef = Arc<ControllerRevision>;
-/// A cached claim.
+/// A PersistentVolumeClaim, shared with the cache.
 pub type ClaimRef = Arc<Claim>;
 
-/// Everything that one sync decides on.
+/// A set and everything that a decision about it depends on, as the caches showed it at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The set.
+    /// The set that is synced.
     pub set: Arc<StatefulSet>,
-    /// Its Pod template.
+    /// The parsed `spec.template`.
     pub template: Arc<PodTemplate>,
-    /// The set as an owner.
+    /// The set in its role as an owner of Pods and revisions.
     pub owner: Owner,
-    /// The revisions it selects: its own, and those without a controller.
+    /// The revisions that the selector matches: revisions of the set, and orphans.
     pub revisions: Claims<RevisionRef>,
-    /// Its Pods: kept, to be adopted, to be released.
+    /// Pods to keep, to adopt and to release.
     pub pods: Claims<PodRef>,
-    /// The claims of its Pods, and of the Pods that this sync may create
-    /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)), by name. Claims that do not exist are left out.
+    /// Existing claims by name: the claims of all Pods of the set, and of the Pods that this sync may create
+    /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)).
     pub claims: BTreeMap<String, ClaimRef>,
-    /// The differences between claims and their templates that were reported of the set.
+    /// The claim mismatches of the set that Events have reported.
     pub reported: Reported,
-    /// The operator's settings.
+    /// Feature gates and tunes.
     pub limits: Limits,
     /// The time of the sync, by which availability is judged.
     pub now: Timestamp,
 }
 
 impl Snapshot {
-    /// Its Pods without the label of their name. The watch does not show them.
+    /// Returns the kept and adopted Pods that lack the label of their name. The watch does not show such Pods.
     pub fn unlabelled(&self) -> impl Iterator<Item = &PodRef> {
         self.pods.keep.iter().chain(&self.pods.adopt).filter(|pod| pod.is_unlabelled())
     }
 }
 
-/// The operator's settings that decisions depend on.
+/// Feature gates and tunes that decisions depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Whether a rolling update may make several Pods unavailable (gate `MaxUnavailableStatefulSet`).
     pub max_unavailable: bool,
-    /// Whether revisions that differ only by defaults are equal (gate `StatefulSetSemanticRevisionComparison`).
+    /// Whether revisions that differ only by API defaults are equal (gate `StatefulSetSemanticRevisionComparison`).
     pub semantic_comparison: bool,
     /// Whether an outdated Pod that was never ready and blocks the others is replaced (tune `replace-stuck-pods`).
     pub replaces_stuck_pods: bool,
-    /// Whether the next sync waits until the caches show what this one wrote (gate `StaleControllerConsistencyStatefulSet`).
+    /// Whether the next sync waits until the caches show what this sync wrote (gate `StaleControllerConsistencyStatefulSet`).
     pub reads_own_writes: bool,
 }

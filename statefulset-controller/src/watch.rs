@@ -1,4 +1,4 @@
-//! Which event enqueues which set.
+//! The handlers that turn events of watches into keys of sets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,8 @@ use crate::{
     reports::Reports,
 };
 
-/// Turns events into keys. Upstream: `pkg/controller/statefulset`, `addPod`, `updatePod`, `deletePod`, `enqueueStatefulSet`.
+/// Enqueues the sets that an event concerns. Upstream: `pkg/controller/statefulset`, `addPod`, `updatePod`, `deletePod`,
+/// `enqueueStatefulSet`.
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) sets: Arc<Store<StatefulSet>>,
@@ -34,7 +35,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Every event of a set enqueues it.
+    /// Enqueues the set at every event.
     pub(crate) fn on_set(&self, event: &Event<StatefulSet>, origin: Origin) {
         if let Event::Deleted(set) = event {
             self.forget(set);
@@ -42,7 +43,7 @@ impl Watch {
         self.queue.add(event.meta().key(), priority(origin));
     }
 
-    /// Forgets what is remembered of a set that is gone. What is remembered by its name belongs to its successor, if there is one.
+    /// Removes the entries of a deleted set. Entries by name stay if a new set of the same name exists.
     pub(crate) fn forget(&self, set: &StatefulSet) {
         let meta = &set.metadata;
         self.ledger.forget(&meta.uid);
@@ -58,7 +59,7 @@ impl Watch {
         }
     }
 
-    /// The deletion of a claim enqueues the sets that wait for it. Upstream such a set waits until another event enqueues it.
+    /// Enqueues the sets that wait for this claim. Upstream, a set that waits for a deletion is synced at some other event.
     pub(crate) fn on_claim(&self, event: &Event<Claim>, _: Origin) {
         self.add_waiting(CLAIMS, event.meta());
         if let Event::Deleted(claim) = event {
@@ -68,7 +69,7 @@ impl Watch {
         }
     }
 
-    /// An event of a revision enqueues the sets that wait to see it.
+    /// Enqueues the sets that wait until the cache shows this revision.
     pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, _: Origin) {
         self.add_waiting(CONTROLLER_REVISIONS, event.meta());
     }
@@ -79,10 +80,10 @@ impl Watch {
         }
     }
 
-    /// An event of a Pod enqueues the set that controls it or did so before; an event of an orphan, every set that may adopt it.
+    /// Enqueues the set that controls the Pod or controlled it before; for an orphan, every set that may adopt it.
     ///
-    /// The first list of Pods enqueues nothing: the first list of sets enqueues them all, and none is synced before both lists are
-    /// complete.
+    /// The first list of Pods enqueues nothing: the first list of sets enqueues every set, and no sync starts before both lists
+    /// are complete.
     pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         if origin == Origin::Initial {
             return;
@@ -127,7 +128,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues the set that could not create a Pod of that name. Upstream leaves it to the back-off.
+    /// Enqueues the set that could not create a Pod because this Pod had its name. Upstream waits for the back-off.
     fn add_waiting_for_name(&self, pod: &Meta) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let Some(set) = self.sets.get_readable(&pod.namespace, name) else { return };

@@ -1,4 +1,4 @@
-//! Builders for tests: a set, its Pods, claims and revisions, and what a sync sees of them.
+//! Builders for tests: a set, its Pods, claims and revisions, and the snapshot of a sync.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,7 +25,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// A time before [`now`].
+/// The time `seconds` before [`now`].
 pub(crate) fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
@@ -36,19 +36,19 @@ fn read<T: Object>(value: &Value) -> Arc<T> {
     Arc::new(object)
 }
 
-/// The template of that version.
+/// The Pod template with image `img:<version>`.
 pub(crate) fn template(version: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "c", "image": format!("img:{version}")}]}})
 }
 
-/// What a revision of that template holds.
+/// The `data` of the revision of a template.
 fn data(template: &Value) -> Value {
     let data = Data::from_value(template.clone(), Numbers::Doubles).unwrap();
     serde_json::from_slice(data.bytes()).unwrap()
 }
 
-/// What a sync sees, under construction. Revisions are called `a`, `b`, ... after their templates.
+/// The cached objects under construction. Revisions are called `a`, `b`, ... after their templates.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) set: Value,
@@ -59,7 +59,7 @@ pub(crate) struct World {
     pub(crate) limits: Limits,
 }
 
-/// A set named `web` of that many Pods, at rest: template `a` is stored, and its Pods are there.
+/// A set named `web` with `replicas` Pods that needs no change: template `a` is stored, and all Pods exist.
 pub(crate) fn world(replicas: i32) -> World {
     let world = empty(replicas).revision("a", 1);
     let world = (0..replicas).fold(world, |world, ordinal| world.pod(pod(ordinal)));
@@ -68,7 +68,7 @@ pub(crate) fn world(replicas: i32) -> World {
         "observedGeneration": 1, "collisionCount": 0}))
 }
 
-/// The same before anything was made for it.
+/// A set named `web` without Pods, revisions and status.
 pub(crate) fn empty(replicas: i32) -> World {
     let set = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "SET", "generation": 1, "resourceVersion": "5"},
@@ -104,14 +104,14 @@ impl PodBuilder {
         self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
         self
     }
-    /// Not ready since some seconds ago, after it was ready.
+    /// Ready at first, and not ready for the last 30 seconds.
     pub(crate) fn unready(mut self) -> Self {
         let (started, changed) = (ago(3600).to_string(), ago(30).to_string());
         self.0["status"]["startTime"] = json!(started);
         self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "lastTransitionTime": changed}]);
         self
     }
-    /// Not ready since it was started.
+    /// Not ready since the start of the Pod.
     pub(crate) fn never_ready(mut self) -> Self {
         self = self.unready();
         self.0["status"]["conditions"][0]["lastTransitionTime"] = self.0["status"]["startTime"].clone();
@@ -163,7 +163,7 @@ impl World {
     pub(crate) fn partition(self, partition: i32) -> Self {
         self.spec("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}))
     }
-    /// The user has written another template, whose revision is stored already.
+    /// The user has changed the template, and the new revision is already stored.
     pub(crate) fn rollout_to(self, version: &str) -> Self {
         let number = self.revisions.len() as i64 + 1;
         self.template(version).revision(version, number)
@@ -191,7 +191,7 @@ impl World {
         self.pods.retain(|pod| pod["metadata"]["name"] != format!("web-{ordinal}"));
         self
     }
-    /// Its Pods have a claim each, called `data`; all of them are there.
+    /// Gives each Pod an existing claim called `data`.
     pub(crate) fn with_claims(mut self, when_deleted: &str, when_scaled: &str) -> Self {
         self = self.spec("volumeClaimTemplates", json!([{"metadata": {"name": "data"}, "spec": {}}])).spec(
             "persistentVolumeClaimRetentionPolicy",
@@ -254,19 +254,19 @@ impl World {
         crate::decide::decide(&self.snapshot())
     }
 
-    /// The requests of a sync, as they are explained.
+    /// The requests of a sync, as an explanation lists them.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
         Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain().actions
     }
 
-    /// What is done about Pods, in short: `+1` creates, `-1` deletes, `~1` mends the Pod itself, `pvc 1` makes claims,
-    /// `own 1` writes the owners of claims.
+    /// The work on Pods, abbreviated: `+1` creates, `-1` deletes, `~1` corrects the Pod itself, `pvc 1` creates claims, `own 1`
+    /// writes the owner references of claims.
     pub(crate) fn work(&self) -> Vec<String> {
         short(&self.plan().reconcile)
     }
 
-    /// The hash that the revision of that template would be called by.
+    /// The hash in the name of the template's revision after this number of collisions.
     pub(crate) fn hash(&self, collisions: i32) -> String {
         revisions::hash(&self.snapshot().template, collisions)
     }

@@ -1,6 +1,6 @@
 //! The cost of a sync depends on the Pods and claims that exist, and never on numbers in a spec.
 //!
-//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+//! These tests run in their own process, because they limit its memory: an allocation beyond the limit aborts the process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -41,12 +41,12 @@ use crate::world::{NS, SETS, World, set};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// How much memory one decision and its explanation may take.
+/// Greatest memory of one decision and its explanation, in bytes.
 const DECISION: usize = 8 << 20;
-/// How much memory the API server of a hundred sets, its nodes and the controller may take together.
+/// Greatest memory of the API server with a hundred sets, its nodes and the controller together, in bytes.
 const CLUSTER: usize = 512 << 20;
 
-/// The limit is the process's, so one test runs at a time.
+/// Serializes the tests, because the memory limit applies to the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
@@ -65,7 +65,7 @@ fn pod(ordinal: i32, ready: bool) -> Value {
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}})
 }
 
-/// What a sync of `object` sees; `None` if the object is refused.
+/// The snapshot of a sync of `object`; `None` if the object is refused.
 fn snapshot(object: &Value, pods: &[(i32, bool)], limits: Limits) -> Option<Snapshot> {
     let set: Arc<StatefulSet> = read(object)?;
     let owner = Owner::new(STATEFUL_SETS, &set.metadata);
@@ -126,11 +126,12 @@ fn count(plan: &Plan, is_counted: fn(&Work) -> bool) -> usize {
     plan.reconcile.phases.iter().flat_map(|phase| &phase.work).filter(|work| is_counted(work)).count()
 }
 
-/// How much memory a cached revision may take, whatever its data.
+/// Greatest memory of a cached revision, in bytes, regardless of its data.
 const REVISION: usize = 8 << 10;
 
+/// STATEFULSET-2.
 #[test]
-fn a_cached_revision_takes_little_memory_whatever_its_data() {
+fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
     let _alone = ALONE.lock();
     let revision = |n: usize| {
         let ballast = format!("{n}{}", "x".repeat(1 << 20));
@@ -148,6 +149,7 @@ fn a_cached_revision_takes_little_memory_whatever_its_data() {
 }
 
 proptest! {
+    /// STATEFULSET-65, STATEFULSET-86.
     #[test]
     fn no_number_in_a_spec_makes_a_decision_expensive(
         object in any_set(),
@@ -174,12 +176,12 @@ proptest! {
         if snapshot.set.is_monotonic() {
             prop_assert!(begun <= 1);
         } else {
-            // Nothing is forgotten: what is not created now is counted.
+            // Every missing Pod is either created now or counted as deferred.
             let (first, last) = snapshot.set.ordinals().into_inner();
             let there = pods.iter().filter(|(ordinal, _)| snapshot.set.wants(*ordinal)).count();
             let missing = i64::from(last) - i64::from(first) + 1 - there as i64;
             let wanted = if snapshot.owner.deleting { 0 } else { missing };
-            // A Pod that is there counts as well if not all of its claims are created now.
+            // An existing Pod also counts as deferred if not all of its claims are created now.
             let counted = creates as i64 + plan.reconcile.deferred;
             prop_assert!((wanted..=wanted + there as i64).contains(&counted), "{counted} of {wanted}");
         }
@@ -201,8 +203,9 @@ fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
     snapshot(&object, &pods, limits).unwrap()
 }
 
+/// STATEFULSET-63.
 #[test]
-fn a_sync_creates_a_bounded_number_of_claims_for_a_pod_and_the_pod_after_the_last_of_them() {
+fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() {
     let _alone = ALONE.lock();
     for policy in ["OrderedReady", "Parallel"] {
         for (templates, left) in [(MAX_CLAIM_WRITES, 0), (MAX_CLAIM_WRITES + 1, 1), (3000, 3000 - MAX_CLAIM_WRITES)] {
@@ -219,11 +222,12 @@ fn a_sync_creates_a_bounded_number_of_claims_for_a_pod_and_the_pod_after_the_las
                 (MAX_CLAIM_WRITES, left, left == 0),
                 "{policy}"
             );
-            assert_eq!(plan.reconcile.deferred, i64::from(left > 0), "the set is synced again at once");
+            assert_eq!(plan.reconcile.deferred, i64::from(left > 0), "the set is synced again immediately");
         }
     }
 }
 
+/// STATEFULSET-64.
 #[test]
 fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
     let _alone = ALONE.lock();
@@ -240,8 +244,9 @@ fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
     }
 }
 
+/// STATEFULSET-65, STATEFULSET-86.
 #[test]
-fn only_as_many_ordinals_are_visited_as_there_are_pods_and_pods_to_create() {
+fn the_number_of_visited_ordinals_depends_on_existing_and_new_pods() {
     let object = |policy: &str| {
         json!({"metadata": {"name": "web", "uid": "SET"},
             "spec": {"replicas": i32::MAX, "podManagementPolicy": policy, "selector": {"matchLabels": {"app": "web"}},
@@ -251,7 +256,7 @@ fn only_as_many_ordinals_are_visited_as_there_are_pods_and_pods_to_create() {
         ("OrderedReady", 5, 0, 6, 1),
         ("OrderedReady", 5, 3, 6, 1),
         ("Parallel", 5, 0, 5 + MAX_CREATES_PER_SYNC, MAX_CREATES_PER_SYNC),
-        // Ordinals that wait for a claim keep none of the others from being created.
+        // Ordinals that wait for a claim do not prevent the creation of others.
         ("Parallel", 5, 3, 5 + 3 + MAX_CREATES_PER_SYNC, 3 + MAX_CREATES_PER_SYNC),
     ] {
         let set: Arc<StatefulSet> = read(&object(policy)).unwrap();
@@ -265,14 +270,15 @@ fn only_as_many_ordinals_are_visited_as_there_are_pods_and_pods_to_create() {
     }
 }
 
+/// STATEFULSET-65.
 #[test]
-fn a_set_of_two_thousand_million_replicas_costs_its_neighbours_nothing() {
+fn a_set_of_two_thousand_million_replicas_does_not_delay_other_sets() {
     let _alone = ALONE.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
-/// How long a hundred sets of two Pods take to become ready, and what the requests for them are, with and without hostile sets.
+/// Measures the time until a hundred sets of two Pods are ready, with and without hostile sets, and checks the explanations.
 async fn neighbours() {
     let mut taken = Vec::new();
     for hostile in [false, true] {
@@ -325,7 +331,7 @@ async fn neighbours() {
             assert!(world.clock.instant() - began < std::time::Duration::from_secs(120), "no progress");
         }
         taken.push(world.clock.instant() - began);
-        // What the hostile sets wait for is told in few words.
+        // The explanation of a hostile set stays short.
         if hostile {
             for name in ["ordered", "parallel"] {
                 let key = Key::new("hostile", name).to_string();

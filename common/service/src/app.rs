@@ -1,13 +1,13 @@
-//! A controller's `main`: one call.
+//! The `main` function of every controller.
 //!
-//! [`main`] reads the command line, sets up logs, the server and the client, and runs the control loops behind leader election until
-//! it is told to stop. [`assemble`] is the part of that which is no process: the same loops over any client and any clock.
+//! [`main`] reads the command line, sets up logging, the HTTP server and the API client, and runs the control loops behind leader
+//! election until a signal stops the process. [`assemble`] runs the same loops without a process, over any client and any clock.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
-//! | 0 | told to stop, or asked for the Lease by a new version; everything finished, Lease released |
-//! | 1 | Lease lost, stopped by force, or something failed on the way |
-//! | 2 | the command line or the kubeconfig cannot be used, or a panic |
+//! | 0 | stopped by a signal, or to hand the Lease to a new version; all work is finished and the Lease is released |
+//! | 1 | the Lease was lost or could not be released, the shutdown timed out, or a second signal ended it |
+//! | 2 | the process could not start (command line, kubeconfig, certificate, port), or it panicked |
 
 mod assembly;
 mod flags;
@@ -29,39 +29,39 @@ use crate::{
 pub use assembly::{Assembly, Leadership, Parts, Stopped, assemble};
 pub use flags::{Options, Parsed, parse};
 
-/// What a binary is.
+/// The names, loops and flags of a controller binary.
 #[derive(Clone, Copy)]
 pub struct Definition {
-    /// Its name, and that of its Lease: `replicaset-controller`.
+    /// Name of the binary and of its Lease, such as `replicaset-controller`.
     pub name: &'static str,
-    /// Its own version: controllers are released one by one. `env!("CARGO_PKG_VERSION")` of its crate.
+    /// Version of the controller's crate, `env!("CARGO_PKG_VERSION")`. Each controller is released on its own.
     pub version: &'static str,
-    /// One line about it.
+    /// One sentence for the top of `--help`.
     pub about: &'static str,
-    /// The loops it can run.
+    /// Control loops that the binary can run; `--controllers` chooses among them.
     pub loops: &'static [LoopDefinition],
-    /// Flags for their workers.
+    /// Flags for the number of workers, such as `--concurrent-job-syncs`.
     pub workers: &'static [WorkersFlag],
-    /// Feature gates they know, beside those of every program.
+    /// Feature gates of the loops, in addition to the gates that every program has.
     pub gates: &'static [FeatureGate],
-    /// Values behind `--tune`.
+    /// Values that `--tune` changes, in addition to the values that every program has.
     pub tunes: &'static [Tune],
-    /// Values that upstream offers as a flag each: they are read by [`crate::settings::Settings::duration`] and its like.
+    /// Values that have a flag of their own upstream and here, read by [`crate::settings::Settings::duration`] and its siblings.
     pub flags: &'static [Tune],
 }
 
 impl Definition {
-    /// The gates its loops know, and those of the machinery.
+    /// Feature gates of the loops and of the common code.
     pub(crate) fn all_gates(&self) -> Vec<FeatureGate> {
         [self.gates, &[WATCH_LIST_CLIENT]].concat()
     }
 
-    /// The values behind `--tune` that its loops know, and those of the machinery.
+    /// Values that `--tune` changes in the loops and in the common code.
     pub(crate) fn all_tunes(&self) -> Vec<Tune> {
         [self.tunes, &[SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]].concat()
     }
 
-    /// The values with a flag each that its loops know, and those of the machinery.
+    /// Values of the loops and of the common code that have a flag of their own.
     fn all_flags(&self) -> impl Iterator<Item = &Tune> {
         self.flags.iter().chain([&MIN_RESYNC_PERIOD])
     }
@@ -72,7 +72,7 @@ pub fn main(definition: &Definition) -> ExitCode {
     main_with(definition, std::env::args())
 }
 
-/// Runs a controller as this process, with a command line that the caller has read.
+/// Runs a controller as this process, with arguments from the caller.
 ///
 /// The first argument is the name of the program, as in [`std::env::args`].
 pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = String>) -> ExitCode {
@@ -96,12 +96,12 @@ pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = St
         Err(error) => return refuse(definition, &format!("cannot start: {error}")),
     };
     let ended = runtime.block_on(process::run(definition, *options, clock, pace, log));
-    // Whatever still runs has nothing left to write: the gate is shut.
+    // Tasks that still run cannot write any more, because the gate is closed.
     runtime.shutdown_background();
     ended.unwrap_or_else(|error| refuse(definition, &error.to_string()))
 }
 
-/// One line on stderr and exit code 2.
+/// Writes an error to stderr as one line and returns exit code 2.
 fn refuse(definition: &Definition, error: &str) -> ExitCode {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "{}: {}", definition.name, error.replace('\n', " "));
@@ -110,7 +110,7 @@ fn refuse(definition: &Definition, error: &str) -> ExitCode {
 
 fn print(text: &str) {
     use std::io::Write as _;
-    // A reader that has gone away has read enough.
+    // A reader that closes the pipe early is no error.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

@@ -1,29 +1,29 @@
-//! The command line of kube-controller-manager, and which control loops it switches on.
+//! Reads the command line of kube-controller-manager, and with it the control loops that it switches on.
 
 use crate::names;
 
-/// The value of `--controllers`.
+/// Value of `--controllers`, as a list of entries in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controllers(pub(crate) Vec<Entry>);
 
-/// An entry of `--controllers`.
+/// One item of `--controllers`, such as `*` or `-job-controller`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Whether the entry switches the loop on or off.
+    /// Whether the entry switches the loop on; `false` behind a leading `-`.
     pub(crate) is_on: bool,
-    /// Canonical name of the loop, or `*`.
+    /// Canonical name of the loop, or `*` for all loops.
     pub(crate) name: String,
 }
 
 impl Default for Controllers {
-    /// Upstream's default, `*`.
+    /// Returns upstream's default, `*`.
     fn default() -> Self {
         Self::parse("*")
     }
 }
 
 impl Controllers {
-    /// Reads a value of the flag. Older names of loops are replaced by their canonical ones.
+    /// Reads a value of the flag, and replaces older names of loops by their canonical names.
     pub fn parse(value: &str) -> Self {
         let entry = |text: &str| {
             let (is_on, name) = text.strip_prefix('-').map_or((true, text), |name| (false, name));
@@ -33,14 +33,14 @@ impl Controllers {
         Self(entries.filter(|text| !text.is_empty()).map(entry).collect())
     }
 
-    /// The loops that a command line switches on; upstream's default without the flag. Repeated flags add up.
+    /// Reads all `--controllers` flags of a command line. Repeated flags add up; without the flag, upstream's default applies.
     pub fn of_command_line(command_line: &[String]) -> Self {
         let values = flag(command_line, "controllers");
         if values.is_empty() { Self::default() } else { Self::parse(&values.join(",")) }
     }
 
-    /// Whether a loop of this canonical name, which is on by default, runs: the first entry that names it decides, and `*` if
-    /// none does.
+    /// Whether the flag switches on the loop with this canonical name. The loop has to be one that is on by default. The first
+    /// entry that names the loop decides; without such an entry, `*` does.
     ///
     /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`.
     pub fn contains(&self, name: &str) -> bool {
@@ -49,7 +49,7 @@ impl Controllers {
     }
 }
 
-/// The values of a flag on a command line, in their order. Arguments of a shell are split at white space.
+/// Returns all values of a flag on a command line, in their order. Arguments with white space, as of a shell, are split first.
 pub fn flag(command_line: &[String], name: &str) -> Vec<String> {
     let mut words =
         command_line.iter().flat_map(|word| word.split_whitespace()).map(|word| word.replace(['"', '\''], ""));

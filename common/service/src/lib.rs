@@ -1,6 +1,7 @@
-//! The process: flags, logging, the server of metrics and diagnostics, the watch for second writers, from start to drain.
+//! The process around the controllers: flags, logging, the HTTP server for metrics and diagnostics, the watch for second writers,
+//! and everything from start to drain.
 
-/// The allocator of static binaries. musl's own takes three times as long for an allocation.
+/// Allocator of statically linked binaries. With musl's own allocator, an allocation takes three times as long.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

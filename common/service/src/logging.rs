@@ -1,8 +1,8 @@
 //! Logs as Kubernetes components write them: klog text or JSON lines, on stderr.
 //!
-//! Verbosity is klog's `-v`. An event's own verbosity is its field `v`; without one it is 0 for errors, warnings and
-//! information, 4 for `debug!` and 6 for `trace!`. What libraries log below warnings needs 8. Verbosity can be changed at run
-//! time ([`Handle::set_verbosity`]).
+//! An event is logged if its verbosity is at most klog's `-v`. The field `v` of an event states its verbosity; the default is 0
+//! for errors, warnings and information, 4 for `debug!` and 6 for `trace!`. Events of libraries below the level of warnings have
+//! 8 or more. [`Handle::set_verbosity`] changes the limit at run time.
 
 mod format;
 
@@ -22,29 +22,29 @@ use tracing_subscriber::{
 use crate::clock::Clock;
 use format::{Fields, Line};
 
-/// How lines look.
+/// Syntax of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// klog's.
+    /// klog's text format.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What is logged.
+/// Format and verbosity of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// `--logging-format`
+    /// Value of `--logging-format`.
     pub format: Format,
-    /// `-v`
+    /// Value of `-v`, from 0 (least) to 10 (most).
     pub verbosity: u8,
-    /// `--vmodule`: files (without extension, `*` matches anything) and their verbosity.
+    /// Value of `--vmodule`: patterns for names of source files without extension (`*` matches anything), each with a verbosity.
     pub modules: Vec<(String, u8)>,
 }
 
 impl Settings {
-    /// Reads `--vmodule`: `pattern=N,...`.
+    /// Parses `pattern=N,...`, the syntax of `--vmodule`.
     pub fn parse_modules(text: &str) -> Result<Vec<(String, u8)>, String> {
         text.split(',')
             .filter(|part| !part.is_empty())
@@ -65,30 +65,30 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// A handle to no log.
+    /// Returns a handle that changes no log.
     pub fn detached() -> Self {
         Self { verbosity: Arc::default() }
     }
 
-    /// The verbosity now.
+    /// Returns the current verbosity.
     pub fn verbosity(&self) -> u8 {
         self.verbosity.load(Ordering::Relaxed)
     }
 
-    /// Changes the verbosity.
+    /// Sets the verbosity from the next event on. Files that `--vmodule` names keep theirs.
     pub fn set_verbosity(&self, verbosity: u8) {
         self.verbosity.store(verbosity, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
     }
 }
 
-/// Sends the process' logs to stderr. Does nothing where logs go somewhere already.
+/// Installs the log to stderr for the whole process. If a subscriber is already installed, it stays.
 pub fn init(settings: Settings) -> Handle {
     let (log, handle) = Log::new(
         settings,
         Clock::system(),
         Box::new(|line: &str| {
-            // Nothing can be said about a stderr that cannot be written to.
+            // There is no other place to report an error of stderr.
             let _ = std::io::stderr().lock().write_all(line.as_bytes());
         }),
     );
@@ -96,13 +96,13 @@ pub fn init(settings: Settings) -> Handle {
     handle
 }
 
-/// Takes finished lines.
+/// Receives finished lines, each with its line break.
 type Sink = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Writes events as lines.
+/// Layer that writes events as lines to a sink.
 struct Log {
     settings: Settings,
-    /// What counts now instead of the verbosity in `settings`.
+    /// Current verbosity. It replaces the verbosity in `settings`, which is the first value.
     handle: Handle,
     clock: Clock,
     sink: Sink,
@@ -114,7 +114,7 @@ impl Log {
         (Self { settings, handle: handle.clone(), clock, sink }, handle)
     }
 
-    /// The verbosity in force at a place.
+    /// Returns the limit for events of a source file: the first pattern that matches, otherwise the general verbosity.
     fn verbosity(&self, metadata: &Metadata<'_>) -> u8 {
         let stem = metadata.file().map_or("", stem);
         let module = self.settings.modules.iter().find(|(pattern, _)| matches(pattern, stem));
@@ -122,7 +122,7 @@ impl Log {
     }
 }
 
-/// Whether a library, not this project, logs there.
+/// Whether a target belongs to a library and not to this project.
 fn foreign(target: &str) -> bool {
     const LIBRARIES: [&str; 11] =
         ["hyper", "h2", "rustls", "tokio_rustls", "tower", "kube", "kube_client", "mio", "tokio", "axum", "want"];
@@ -130,7 +130,7 @@ fn foreign(target: &str) -> bool {
     LIBRARIES.contains(&root) || root.starts_with("hyper_") || root.starts_with("tower_")
 }
 
-/// The least verbosity at which an event of that level shows, unless it states its own.
+/// Returns the verbosity of an event without the field `v`, by its level.
 fn default_verbosity(metadata: &Metadata<'_>) -> u8 {
     let (own, of_library) = match *metadata.level() {
         Level::ERROR | Level::WARN => (0, 0),
@@ -141,13 +141,13 @@ fn default_verbosity(metadata: &Metadata<'_>) -> u8 {
     if foreign(metadata.target()) { of_library } else { own }
 }
 
-/// File name without directory and ending: `store` of `src/store.rs`.
+/// Returns the name of a file without directory and extension: `store` for `src/store.rs`.
 fn stem(path: &str) -> &str {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.strip_suffix(".rs").unwrap_or(file)
 }
 
-/// Whether a name matches a pattern in which `*` stands for anything.
+/// Whether a name matches a pattern in which `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -165,7 +165,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
         let least = match *metadata.level() {
             _ if foreign(metadata.target()) => default_verbosity(metadata),
             Level::ERROR | Level::WARN | Level::INFO => 0,
-            // An event may state less than what its level stands for.
+            // The field `v` may be smaller than the default of the level, and is not known yet.
             Level::DEBUG => 1,
             Level::TRACE => 5,
         };
@@ -226,7 +226,7 @@ mod tests {
     use jiff::Timestamp;
     use parking_lot::Mutex;
 
-    /// Runs `body` under a log and returns what was written.
+    /// Runs `body` under a log and returns the lines.
     fn logged(settings: Settings, body: impl FnOnce(&Handle)) -> String {
         let clock = Clock::simulated("2026-01-02T03:04:05.123456Z".parse::<Timestamp>().unwrap(), 0);
         let written = Arc::new(Mutex::new(String::new()));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn text_lines_are_klogs() {
+    async fn text_lines_have_klogs_format() {
         let text = logged(Settings::default(), |_| {
             tracing::info!(logger = "replicaset-controller", replicas = 3, key = %"a/b", "Too few replicas");
             tracing::error!(err = "it \"broke\"\nbadly", "Sync failed");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn verbosity_can_be_turned_while_running() {
+    async fn verbosity_changes_at_run_time() {
         let text = logged(Settings::default(), |handle| {
             for v in [0, 2, 4, 6, 0] {
                 handle.set_verbosity(v);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_read_and_matched() {
+    fn vmodule_is_parsed_and_matched() {
         let modules = Settings::parse_modules("store=5,lead*=9").unwrap();
         assert_eq!(modules, [("store".to_owned(), 5), ("lead*".to_owned(), 9)]);
         assert!(matches("lead*", "leader") && matches("*", "x") && !matches("lead*", "store"));

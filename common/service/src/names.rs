@@ -1,8 +1,8 @@
-//! Names that upstream's `--controllers` and `--feature-gates` know.
+//! Names that upstream accepts in `--controllers` and `--feature-gates`.
 
-/// Every controller of kube-controller-manager 1.36 and the older name it also answers to.
+/// Every controller of kube-controller-manager 1.36 with its alias, which is empty if there is none.
 ///
-/// A list that is shared between all of this project's services names controllers of other services; that is no mistake.
+/// A list of `--controllers` that all services of this project share may name controllers of other services.
 pub(super) const CONTROLLERS: &[(&str, &str)] = &[
     ("serviceaccount-token-controller", "serviceaccount-token"),
     ("endpoints-controller", "endpoint"),
@@ -58,7 +58,7 @@ pub(super) const CONTROLLERS: &[(&str, &str)] = &[
     ("selinux-warning-controller", ""),
 ];
 
-/// The canonical name behind a name or alias.
+/// Returns the canonical name for a name or an alias.
 pub(crate) fn canonical(name: &str) -> Option<&'static str> {
     CONTROLLERS
         .iter()
@@ -66,7 +66,7 @@ pub(crate) fn canonical(name: &str) -> Option<&'static str> {
         .map(|(canonical, _)| *canonical)
 }
 
-/// Gates that are alpha in 1.36.
+/// Feature gates that are alpha in Kubernetes 1.36.
 const ALPHA: &[&str] = &[
     "ClientsAllowCBOR",
     "ClientsPreferCBOR",
@@ -77,12 +77,12 @@ const ALPHA: &[&str] = &[
     "WorkloadWithJob",
 ];
 
-/// Gates that cannot be on while another one, named second, is off.
+/// Pairs of gates: the first cannot be on while the second is off.
 pub(super) const NEEDS: &[(&str, &str)] = &[("WorkloadWithJob", "GenericWorkload")];
 
-/// Gates of upstream's machinery that have one position here, and which.
+/// Gates of upstream's common code that are fixed here, with their values.
 ///
-/// A Lease is always released; caches are replaced as a whole, know their version and are told of changes in order; logs are
+/// A Lease is always released. Caches are replaced as a whole, know their version, and deliver changes in order. Logs are
 /// contextual and may be JSON.
 const FIXED: &[(&str, bool)] = &[
     ("AtomicFIFO", true),
@@ -104,12 +104,12 @@ const FIXED: &[(&str, bool)] = &[
     ("UnlockWhileProcessingFIFO", true),
 ];
 
-/// The one position of a gate of upstream's machinery, if it has one.
+/// Returns the fixed value of a gate of upstream's common code; `None` for all other gates.
 pub(super) fn fixed(gate: &str) -> Option<bool> {
     FIXED.iter().find(|(name, _)| *name == gate).map(|(_, position)| *position)
 }
 
-/// The stage of a gate as `kubernetes_feature_enabled` names it: empty once it can no longer be switched.
+/// Returns the stage of a gate for the label of `kubernetes_feature_enabled`. It is empty if the gate is locked.
 pub(super) fn stage(name: &str, locked: bool) -> &'static str {
     if locked {
         ""

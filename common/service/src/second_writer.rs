@@ -1,18 +1,18 @@
-//! Notices a second writer at work on the objects of this process.
+//! Detects a second writer of the objects of this process.
 //!
-//! Two writers of the same objects undo each other's work. They obey different Leases, and write under the same field manager on
-//! purpose, so that a hand-over leaves no second owner of a field. The leader of each controller therefore looks for:
+//! Two writers of the same objects undo each other's work. Nonet and kube-controller-manager use different Leases. They use the
+//! same field manager on purpose, so that a hand-over leaves no second owner of a field. The leader of each controller looks for:
 //!
-//! | evidence | what is seen | cost |
+//! | evidence | meaning | cost |
 //! | --- | --- | --- |
-//! | `writes` | objects whose latest write is one of the loop's, under its field manager, and not by this process | a few watch events are read twice every 15 s |
-//! | `events` | Events of the loop's component, under its field manager, that this process has not sent | a watch of these Events for 30 s a period |
-//! | `arguments` | Pods of kube-controller-manager that run the loop, as their `--controllers` says | one list of these Pods a period |
-//! | `lease` | the Lease of kube-controller-manager is renewed, and no Pod shows with which loops | one read of the Lease a period |
+//! | `writes` | writes that only the loop makes, with its field manager, and not by this process | a few watch events are parsed twice every 15 s |
+//! | `events` | Events with the loop's component and field manager, not sent by this process | a watch of 30 s in each period |
+//! | `arguments` | Pods of kube-controller-manager whose `--controllers` switches the loop on | one list in each period |
+//! | `lease` | a renewed Lease of kube-controller-manager, without a Pod that shows its loops | one read in each period |
 //!
-//! The last one alone proves nothing, since kube-controller-manager runs beside this project's controllers after every hand-over. The
-//! others are reported by the gauge `nonet_second_writer`, by an Event of the Lease and in the log. An operator who expects a second
-//! writer for a time says so in an annotation of the Lease.
+//! The evidence `lease` alone proves nothing, since kube-controller-manager runs its other loops after every hand-over. All
+//! other evidence is reported by the gauge `nonet_second_writer`, by an Event on the Lease and in the log. An operator who
+//! expects a second writer for a time sets an annotation on the Lease.
 
 mod built_in;
 mod evidence;
@@ -41,38 +41,38 @@ pub use evidence::Evidence;
 use evidence::Evidences;
 use metrics::SecondWriterMetrics;
 
-/// Reason of the Event of the Lease that reports a second writer.
+/// Reason of the Event on the Lease that reports a second writer.
 pub const FOUND: &str = "SecondWriterFound";
-/// Reason of the Event of the Lease that reports that there are no signs of a second writer any more.
+/// Reason of the Event on the Lease that reports the end of all signs of a second writer.
 pub const GONE: &str = "SecondWriterGone";
 
-/// How often the evidence that needs no request is judged.
+/// How often the samples of watch events are judged and the gauges are set. Neither needs a request.
 const TICK: Duration = Duration::from_secs(15);
-/// How often the same evidence is announced.
+/// Shortest time between two announcements of the same evidence.
 const ANNOUNCE_EVERY: Duration = Duration::from_hours(1);
 
 /// Looks for a second writer while this process leads.
 pub(crate) struct SecondWriterWatch {
-    /// Reads, with a user agent of its own.
+    /// Client for the reads of this watch, with a user agent of its own.
     pub(crate) api: Api,
-    /// Open while this process leads.
+    /// Gate that is open while this process leads.
     pub(crate) gate: Gate,
-    /// The election, if there is one.
+    /// Status of the election; `None` without an election.
     pub(crate) election: Option<leader::Status>,
-    /// Records the Event of the Lease.
+    /// Recorder of the Events on the Lease.
     pub(crate) recorder: Recorder,
-    /// The Events that this process has sent.
+    /// Names of the Events that this process has sent.
     pub(crate) sent: SentEvents,
-    /// What watches have brought.
+    /// Sampler that reads a few watch events of the loops.
     pub(crate) sampler: Arc<WriteSampler>,
-    /// The loops of this process.
+    /// Control loops of this process; evidence refers to them by their index.
     pub(crate) loops: Vec<LoopDefinition>,
-    /// How often the API server is asked.
+    /// Pause between two rounds of requests to the API server.
     pub(crate) period: Duration,
 }
 
 impl SecondWriterWatch {
-    /// Runs until it is dropped.
+    /// Starts the search a minute after each start of a term. Runs until the future is dropped.
     pub(crate) async fn run(self, metrics: Metrics) {
         let findings = Mutex::new(Findings {
             metrics: SecondWriterMetrics::new(&metrics, self.loops.iter().map(|l| l.name).collect()),
@@ -99,7 +99,7 @@ impl SecondWriterWatch {
         self.api.clock()
     }
 
-    /// Judges what the sampler has found, and states everything that is known, forever.
+    /// Judges the samples and reports all findings, every [`TICK`]. Never returns.
     async fn judge_samples(&self, findings: &Mutex<Findings>, since: Instant) {
         loop {
             let now = self.clock().instant();
@@ -111,7 +111,7 @@ impl SecondWriterWatch {
         }
     }
 
-    /// Reads what shows kube-controller-manager, and watches Events for a while, forever.
+    /// Reads the Lease and the Pods of kube-controller-manager and watches Events, once in each period. Never returns.
     async fn ask_server(&self, findings: &Mutex<Findings>) {
         let mut built_in = BuiltIn::default();
         loop {
@@ -133,12 +133,12 @@ impl SecondWriterWatch {
                     Err(error) => tracing::debug!(err = %error, "Cannot watch Events for signs of a second writer"),
                 }
             }
-            // The first reading tells no live Lease from an old one: the second follows soon.
+            // One reading cannot tell a live Lease from an expired one, so the second reading follows soon.
             self.clock().sleep(if is_first { TICK } else { self.period }).await;
         }
     }
 
-    /// Sets the gauges, and announces what is new and what is over.
+    /// Sets the gauges, and announces new evidence and the end of all evidence.
     fn report(&self, findings: &mut Findings) {
         let now = self.clock().instant();
         let expected_until = self.election.as_ref().and_then(leader::Status::second_writer_expected_until);
@@ -159,9 +159,9 @@ impl SecondWriterWatch {
         }
         if !is_found && !findings.announced.is_empty() {
             findings.announced.clear();
-            tracing::info!("There are no signs of a second writer any more");
+            tracing::info!("No signs of a second writer remain");
             if let Some(lease) = self.election.as_ref().and_then(leader::Status::lease) {
-                let message = "there are no signs of a second writer any more".to_owned();
+                let message = "no signs of a second writer remain".to_owned();
                 self.recorder.event(&lease, EventType::Normal, GONE, message);
             }
         }
@@ -169,32 +169,32 @@ impl SecondWriterWatch {
 
     fn announce(&self, name: &str, evidence: Evidence) {
         let seen = evidence.description();
-        tracing::error!(controller = name, evidence = evidence.label(), "A second writer is at work");
+        tracing::error!(controller = name, evidence = evidence.label(), "Found a second writer");
         let Some(election) = &self.election else { return };
         let Some(lease) = election.lease() else { return };
         let soon = self.clock().now().checked_add(SignedDuration::from_hours(1)).unwrap_or_else(|_| self.clock().now());
         let message = format!(
-            "a second writer runs {name}: {seen}. Two writers undo each other's work. Switch the loop off there, on every control-plane \
-             node: kube-controller-manager --controllers=*,-{name}. If that is planned for a time: kubectl annotate lease {} \
-             {SECOND_WRITER_EXPECTED_UNTIL}={soon:.0}",
+            "a second writer runs {name}: {seen}. Two writers undo each other's work. Switch the loop off in \
+             kube-controller-manager on every control-plane node: --controllers=*,-{name}. If this is planned for a \
+             limited time: kubectl annotate lease {} {SECOND_WRITER_EXPECTED_UNTIL}={soon:.0}",
             election.lease_arguments()
         );
         self.recorder.event(&lease, EventType::Warning, FOUND, message);
     }
 }
 
-/// What has been found so far.
+/// Evidence found so far, and its reports.
 struct Findings {
     metrics: SecondWriterMetrics,
     evidences: Evidences,
-    /// What was announced, and when.
+    /// Time of the last announcement, by index of the loop and evidence.
     announced: BTreeMap<(usize, Evidence), Instant>,
-    /// Whether kube-controller-manager leads, as far as is known.
+    /// Whether the Lease of kube-controller-manager was renewed between the last two readings.
     built_in_leads: bool,
 }
 
 impl Findings {
-    /// Whether the evidence was not announced within the last hour; notes that it is now.
+    /// Whether the evidence was not announced within the last hour. If so, records the announcement.
     fn is_to_be_announced(&mut self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
         let last = self.announced.get(&(loop_index, evidence));
         let is_due = last.is_none_or(|at| now.saturating_duration_since(*at) >= ANNOUNCE_EVERY);

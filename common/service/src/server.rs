@@ -1,14 +1,14 @@
-//! What the process serves: health, metrics, diagnostics.
+//! The HTTP server of a process, for health checks, metrics and diagnostics.
 //!
 //! | path | content |
 //! | --- | --- |
-//! | `/healthz`, `/livez` | whether the process works; `?verbose`, `?exclude=<check>` |
-//! | `/readyz` | whether it could lead now: API server reached, caches full and in touch with it, not shutting down; the reasons only to callers that may read this path |
-//! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` where asked for; DELETE of the latter begins anew |
-//! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or text for people |
-//! | `/debug/flags/v` | `PUT` changes the log's verbosity |
+//! | `/healthz`, `/livez` | whether the process is healthy; `?verbose`, `?exclude=<check>` |
+//! | `/readyz` | whether the process could lead now: API server reached, caches full and up to date; the reasons only for callers with the right to read this path |
+//! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` if the client accepts it; DELETE on the latter resets it |
+//! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or plain text with `?format=text` |
+//! | `/debug/flags/v` | the log's verbosity; `PUT` changes it |
 //!
-//! Served over TLS behind [`access`], and for local use on a loopback address without either.
+//! The server listens with TLS and the checks of [`access`], and optionally on a loopback address with neither.
 
 mod access;
 mod admission;
@@ -43,45 +43,45 @@ pub use access::{Access, ReviewOptions};
 pub use health::Health;
 pub use tls::{Certificate, Pair, Tls, offered};
 
-/// HTTP/2 requests at once on one connection.
+/// Concurrent requests on one HTTP/2 connection, by default.
 const STREAMS: u32 = 16;
-/// Connections that wait to be accepted. Upstream: Go's, which is the system's.
+/// Length of the queue of connections that wait to be accepted. Upstream uses Go's default, the limit of the system.
 const BACKLOG: u32 = 1024;
-/// Largest body read.
+/// Largest body of a request, in bytes.
 const BODY: usize = 4096;
 
-/// What is served and where.
+/// Addresses and TLS of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Where TLS is served, if at all.
+    /// Address with TLS; `None` serves no TLS.
     pub secure: Option<SocketAddr>,
-    /// How.
+    /// Certificates and versions of TLS for `secure`.
     pub tls: Tls,
-    /// HTTP/2 requests at once on one connection; the usual number if none.
+    /// Concurrent requests on one HTTP/2 connection; 16 if `None`.
     pub streams: Option<u32>,
-    /// Whether other processes may listen on the same port.
+    /// Whether other processes may listen on the same port (`SO_REUSEPORT`).
     pub share_port: bool,
-    /// Loopback address for local use, without TLS and without asking who it is.
+    /// Loopback address for local use, without TLS and without authentication.
     pub debug: Option<SocketAddr>,
 }
 
-/// Why nothing is served.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be had.
+    /// The server cannot listen on an address.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
-        /// Which.
+        /// Address from the flags.
         address: SocketAddr,
-        /// Why.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// Certificate or key cannot be used.
+    /// A certificate, a key or a file of authorities cannot be used.
     #[error("cannot serve TLS: {0}")]
     Certificate(String),
 }
 
-/// What the handlers look at. Cheap to clone; filled while the process comes up.
+/// State behind the handlers: metrics, checks and loops. Cheap to clone; checks and loops are added during the start.
 #[derive(Clone)]
 pub struct State {
     inner: Arc<Inner>,
@@ -97,7 +97,7 @@ struct Inner {
 }
 
 impl State {
-    /// Nothing but metrics so far.
+    /// Returns a state without checks and loops.
     pub fn new(metrics: Metrics, log: logging::Handle) -> Self {
         let slis = Metrics::new();
         let inner = Inner {
@@ -124,7 +124,7 @@ impl State {
     /// Adds a control loop to the diagnostics and to the checks.
     pub fn add_loop(&self, name: &'static str, running: &Arc<dyn Running>) {
         self.inner.loops.lock().push((name, Arc::clone(running)));
-        // Upstream has a check per started controller that always passes.
+        // Upstream has a check for each started controller, which always passes.
         self.inner.live.add(name, || Ok(()));
         let weak = Arc::downgrade(running);
         self.inner.ready.add(name, move || weak.upgrade().map_or(Ok(()), |running| running.ready()));
@@ -132,7 +132,7 @@ impl State {
         self.inner.ready.note(name, move || weak.upgrade()?.troubles());
     }
 
-    /// Forgets the control loops.
+    /// Removes all control loops from the diagnostics.
     pub fn clear_loops(&self) {
         self.inner.loops.lock().clear();
     }
@@ -144,7 +144,7 @@ impl State {
         let ready = |extract::State(state): extract::State<Self>,
                      reasons: Option<Extension<Reasons>>,
                      RawQuery(query): RawQuery| async move {
-            // Without a guard, which says otherwise, only this host can ask.
+            // A guard sets this extension. Without a guard, only callers on this host can connect.
             let reasons = reasons.map_or(Reasons::Told, |Extension(reasons)| reasons);
             state.inner.ready.answer(query.as_deref(), reasons)
         };
@@ -177,12 +177,12 @@ impl State {
     }
 }
 
-/// What a client prefers to be answered with.
+/// Returns the header `Accept`; empty if it is missing or no text.
 fn accept(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Metrics in the format the client prefers.
+/// Renders metrics as `OpenMetrics` if the client accepts it, otherwise as Prometheus text.
 fn exposition(metrics: &Metrics, headers: &HeaderMap) -> Response {
     if accept(headers).contains("application/openmetrics-text") {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -200,17 +200,18 @@ async fn secure_headers(mut response: Response) -> Response {
     response
 }
 
-/// A running server; dropping it stops serving.
+/// A running server, which stops when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Where TLS is really served.
+    /// Address with TLS, with the port that the system chose for port 0.
     pub secure: Option<SocketAddr>,
-    /// Where local use is really served.
+    /// Address without TLS, with the port that the system chose for port 0.
     pub debug: Option<SocketAddr>,
     _tasks: JoinSet<()>,
 }
 
-/// Starts to serve, as tasks: must be called inside a tokio runtime. `access` guards what is served over TLS; without it everything is open.
+/// Starts the server as tasks of the current tokio runtime. `access` guards the address with TLS; without `access` every caller
+/// may read everything.
 pub fn start(settings: &Settings, state: &State, access: Option<Access>, clock: &Clock) -> Result<Server, Error> {
     let mut tasks = JoinSet::new();
     let plain = connections::Service {
@@ -252,7 +253,7 @@ pub fn start(settings: &Settings, state: &State, access: Option<Access>, clock: 
 fn listen(address: SocketAddr, share_port: bool) -> Result<(TcpListener, SocketAddr), Error> {
     let failed = |cause| Error::Listen { address, cause };
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(failed)?;
-    // A port that was given back a moment ago can be had at once.
+    // A port can be used again at once after another process has closed it.
     socket.set_reuseaddr(true).map_err(failed)?;
     socket.set_reuseport(share_port).map_err(failed)?;
     socket.bind(address).map_err(failed)?;

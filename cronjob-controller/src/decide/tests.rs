@@ -28,6 +28,7 @@ fn deletions(snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
+/// CRONJOB-44, CRONJOB-53, CRONJOB-54, CRONJOB-55.
 #[test]
 fn the_oldest_finished_jobs_beyond_the_limits_are_deleted() {
     type Ended = (&'static str, Option<u32>, &'static str);
@@ -61,6 +62,7 @@ fn the_oldest_finished_jobs_beyond_the_limits_are_deleted() {
     }
 }
 
+/// CRONJOB-56, CRONJOB-79.
 #[test]
 fn a_terminating_job_is_not_deleted_again() {
     let mut going = job("a", Some(1), Some("Complete"));
@@ -69,6 +71,7 @@ fn a_terminating_job_is_not_deleted_again() {
     assert_eq!(decide(&snapshot).steps, []);
 }
 
+/// CRONJOB-36, CRONJOB-39.
 #[test]
 fn the_job_of_a_run_has_the_template_and_the_scheduled_time() {
     let plan = decide(&world(json!({}), json!({}), &[]));
@@ -83,6 +86,7 @@ fn the_job_of_a_run_has_the_template_and_the_scheduled_time() {
     assert_eq!(body["metadata"].get("labels"), None);
 }
 
+/// CRONJOB-38.
 #[test]
 fn scheduled_times_have_the_offset_of_their_zone() {
     for (time, zone, want) in [
@@ -97,6 +101,7 @@ fn scheduled_times_have_the_offset_of_their_zone() {
     }
 }
 
+/// CRONJOB-11, CRONJOB-63.
 #[test]
 fn a_malformed_schedule_or_zone_starts_nothing() {
     for (spec, reason, message) in [
@@ -123,6 +128,7 @@ fn a_malformed_schedule_or_zone_starts_nothing() {
     }
 }
 
+/// CRONJOB-7.
 #[test]
 fn a_change_to_an_unknown_zone_enqueues_by_the_schedule_only() {
     let spec = |zone: &str, schedule: &str| {
@@ -135,6 +141,7 @@ fn a_change_to_an_unknown_zone_enqueues_by_the_schedule_only() {
     assert_eq!(in_zone, Some(at("2026-03-01T18:15:00Z")));
 }
 
+/// CRONJOB-21.
 #[test]
 fn a_zone_in_the_schedule_works_and_causes_a_warning() {
     let plan = decide(&world(json!({"schedule": "TZ=Asia/Kathmandu 50 5 * * *", "timeZone": null}), json!({}), &[]));
@@ -142,6 +149,7 @@ fn a_zone_in_the_schedule_works_and_causes_a_warning() {
     assert_eq!((event.reason, *scheduled), ("UnsupportedSchedule", at("2026-03-01T00:05:00Z")));
 }
 
+/// CRONJOB-43, CRONJOB-48, CRONJOB-71.
 #[test]
 fn live_reads_settle_what_the_caches_cannot_answer() {
     let plan = decide(&world(json!({}), running(&["gone"]), &[job("stray", Some(1), None)]));
@@ -170,6 +178,7 @@ fn live_reads_settle_what_the_caches_cannot_answer() {
     assert!(plan.changed && plan.status.active.is_empty());
 }
 
+/// CRONJOB-31, CRONJOB-47, CRONJOB-61.
 #[test]
 fn a_terminating_cron_job_starts_nothing_and_still_updates_its_status() {
     let mut snapshot =
@@ -189,6 +198,7 @@ fn events(plan: &Plan) -> Vec<&str> {
 const NAMES: &[&str] =
     &["tick-1", "tick-29538725", "tick-29538720", "tick-29539000", "tick-0", "tick-", "tick", "x-1", "manual"];
 
+/// CRONJOB-42.
 #[test]
 fn a_manually_created_job_never_changes_the_schedule() {
     let annotations =
@@ -217,6 +227,7 @@ fn a_manually_created_job_never_changes_the_schedule() {
 
 /// A Job without the scheduled-time annotation is not a run, even if another client than kubectl did not set the other
 /// annotation.
+/// CRONJOB-50, CRONJOB-83.
 #[test]
 fn only_a_job_with_matching_name_and_time_after_the_last_run_is_recorded() {
     let unrecorded = |scheduled: &str, name: Option<&str>, last: Option<&str>| {
@@ -236,6 +247,7 @@ fn only_a_job_with_matching_name_and_time_after_the_last_run_is_recorded() {
     assert_eq!(unrecorded("2026-03-01T00:08:00Z", None, None), None, "the time is in the future");
 }
 
+/// CRONJOB-50, CRONJOB-83.
 #[test]
 fn an_interval_keeps_its_phase_after_a_crash_before_the_record() {
     // The CronJob was created at 00:02:00, so its first run is at 00:05:20.
@@ -247,6 +259,7 @@ fn an_interval_keeps_its_phase_after_a_crash_before_the_record() {
     assert_eq!(plan.requeue_after, Some(Duration::from_secs(70)), "the next run is at 00:08:40");
 }
 
+/// CRONJOB-40.
 #[test]
 fn an_existing_job_counts_as_the_run_only_if_it_was_created_for_it() {
     let wanted = at("2026-03-01T00:05:00Z");
@@ -267,6 +280,7 @@ fn an_existing_job_counts_as_the_run_only_if_it_was_created_for_it() {
     assert_eq!(owned(recorded, "U"), None, "the Job is recorded already");
 }
 
+/// CRONJOB-61.
 #[test]
 fn a_finished_job_whose_deletion_is_refused_is_still_reported() {
     let jobs = [job("a", Some(1), Some("Complete"))];
@@ -275,6 +289,7 @@ fn a_finished_job_whose_deletion_is_refused_is_still_reported() {
     assert_eq!(event.message, "Saw completed job: a, condition: Complete");
 }
 
+/// CRONJOB-55.
 #[test]
 fn negative_and_huge_history_limits_delete_nothing() {
     let jobs = [job("a", Some(1), Some("Complete")), job("b", Some(2), Some("Failed"))];
@@ -284,6 +299,7 @@ fn negative_and_huge_history_limits_delete_nothing() {
     }
 }
 
+/// CRONJOB-49.
 #[test]
 fn thousands_of_active_jobs_are_read_live_in_several_syncs() {
     let names: Vec<String> = (0..5_000).map(|at| format!("j{at:04}")).collect();
@@ -312,6 +328,7 @@ fn thousands_of_active_jobs_are_read_live_in_several_syncs() {
     assert_eq!(syncs, 50);
 }
 
+/// CRONJOB-65, CRONJOB-87.
 #[test]
 fn long_messages_are_truncated() {
     let plan = decide(&world(json!({"schedule": "é ".repeat(400_000)}), json!({}), &[]));
@@ -321,6 +338,7 @@ fn long_messages_are_truncated() {
 }
 
 /// Extreme times and numbers, of which API servers refuse some.
+/// CRONJOB-28.
 #[test]
 fn extreme_values_neither_panic_nor_start_a_run_twice() {
     let times = ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2026-03-01T00:05:00Z", "9999-12-30T22:00:00Z"];
@@ -435,6 +453,7 @@ fn firings(schedule: &str, zone: &str, start: Timestamp) -> Vec<Timestamp> {
     std::iter::successors(schedule.next(start), |last| schedule.next(*last)).take_while(|at| *at < end).collect()
 }
 
+/// CRONJOB-15, CRONJOB-34.
 #[test]
 fn each_firing_of_a_year_has_exactly_one_run() {
     let start = at("2026-01-01T00:00:30Z");
@@ -463,6 +482,7 @@ fn each_firing_of_a_year_has_exactly_one_run() {
 }
 
 proptest! {
+    /// CRONJOB-25, CRONJOB-28, CRONJOB-29, CRONJOB-31, CRONJOB-33, CRONJOB-34, CRONJOB-42, CRONJOB-46.
     #[test]
     fn invariants_of_every_plan(
         mut jobs in jobs(), manual in manual_jobs(), recorded in prop::collection::btree_set(0usize..6, 0..6), policy in prop::sample::select(vec!["Allow", "Forbid", "Replace"]),

@@ -47,6 +47,7 @@ fn with_bundled_zone(schedule: Schedule, name: &str) -> Schedule {
     }
 }
 
+/// CRONJOB-12, CRONJOB-14, CRONJOB-17.
 #[test]
 fn times_and_errors_equal_those_of_robfig_cron() {
     let mut compared = 0;
@@ -78,6 +79,7 @@ fn times_and_errors_equal_those_of_robfig_cron() {
 /// checks.
 const CLOCK_CHANGES: &str = include_str!("../../testdata/clock-changes.txt");
 
+/// CRONJOB-15, CRONJOB-16.
 #[test]
 fn times_around_clock_changes_equal_those_of_robfig_cron() {
     let mut compared = 0;
@@ -136,6 +138,7 @@ fn kinds(zone: &Zone) -> BTreeSet<Kind> {
 }
 
 /// Checks that the table of firing times is complete. One row for each kind of change is enough.
+/// CRONJOB-16.
 #[test]
 fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
     // A row belongs to a change if it starts at most two months before the change, which is early enough to step by months.
@@ -183,6 +186,7 @@ fn the_zones_of_the_properties_have_every_kind_of_clock_change() {
     }
 }
 
+/// CRONJOB-18, CRONJOB-19.
 #[test]
 fn legacy_zone_names_are_known_without_the_rules_of_the_system() {
     for (name, offset) in [("US/Eastern", -5), ("EST5EDT", -5), ("Etc/GMT+5", -5), ("Asia/Calcutta", 5), ("GB", 0)] {
@@ -318,6 +322,7 @@ fn instant(zone: &Zone, year: i64, near: bool) -> i64 {
     changed.map_or(start, |day| day - 2 * DAY + year % 7 * 40_000)
 }
 
+/// CRONJOB-12, CRONJOB-19.
 #[test]
 fn malformed_durations_and_zones_have_upstreams_errors() {
     for (text, error) in [
@@ -337,6 +342,7 @@ fn malformed_durations_and_zones_have_upstreams_errors() {
     assert!(Schedule::parse("TZ=UTC").unwrap_err().to_string().starts_with("invalid schedule format: "));
 }
 
+/// CRONJOB-13.
 #[test]
 fn intervals_are_whole_seconds_and_at_least_one() {
     for (text, seconds) in [("1h30m", 5400), ("90.9s", 90), ("10ms", 1), ("-5m", 1), ("+2m", 120), ("0", 1)] {
@@ -348,6 +354,7 @@ fn intervals_are_whole_seconds_and_at_least_one() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
+    /// CRONJOB-14.
     #[test]
     fn the_next_firing_is_the_first_minute_with_an_allowed_time(
         wanted in wanted(), zone in prop::sample::select(PLAIN_ZONES), year in 0i64..115, near in any::<bool>(),
@@ -380,6 +387,7 @@ proptest! {
     }
 
     /// The shortcut through the crate `cron` never differs from the search of robfig/cron.
+    /// CRONJOB-16.
     #[test]
     fn the_shortcut_and_the_walk_agree(
         wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()), year in 0i64..115,
@@ -397,6 +405,7 @@ proptest! {
     }
 
     /// A search looks up few offsets, for any schedule and any times.
+    /// CRONJOB-22.
     #[test]
     fn a_search_takes_few_steps(
         wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()),
@@ -413,6 +422,7 @@ proptest! {
     }
 }
 
+/// CRONJOB-22.
 #[test]
 fn the_latest_of_millions_of_missed_firings_takes_few_steps() {
     for (text, latest) in [
@@ -429,6 +439,7 @@ fn the_latest_of_millions_of_missed_firings_takes_few_steps() {
     }
 }
 
+/// CRONJOB-70.
 #[test]
 fn a_schedule_of_a_megabyte_is_parsed() {
     let minutes = "*/5,".repeat(250_000);
@@ -446,6 +457,7 @@ proptest! {
     }
 
     /// The search finds the same firing as stepping from one firing to the next.
+    /// CRONJOB-22, CRONJOB-75.
     #[test]
     fn the_latest_firing_is_the_last_one_of_a_walk(
         schedule in prop::sample::select(vec![

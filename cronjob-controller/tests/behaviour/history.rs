@@ -20,6 +20,7 @@ async fn five_ended() -> World {
     world
 }
 
+/// CRONJOB-46, CRONJOB-53, CRONJOB-60.
 #[tokio::test(start_paused = true)]
 async fn the_oldest_complete_and_failed_jobs_are_deleted() {
     let world = five_ended().await;
@@ -33,6 +34,7 @@ async fn the_oldest_complete_and_failed_jobs_are_deleted() {
     assert_eq!(world.asked("delete", JOBS), 2);
 }
 
+/// CRONJOB-58, CRONJOB-78.
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_released_by_a_user_is_kept_although_the_cache_is_stale() {
     let world = five_ended().await;
@@ -47,6 +49,7 @@ async fn a_finished_job_released_by_a_user_is_kept_although_the_cache_is_stale()
     assert_eq!(kept["metadata"]["deletionTimestamp"], Value::Null);
 }
 
+/// CRONJOB-9, CRONJOB-48.
 #[tokio::test(start_paused = true)]
 async fn a_missing_job_leaves_the_status_after_a_live_read() {
     let world = World::new().await;
@@ -61,6 +64,7 @@ async fn a_missing_job_leaves_the_status_after_a_live_read() {
     assert_eq!(world.runs().await, Vec::<String>::new(), "the run is not started again");
 }
 
+/// CRONJOB-43.
 #[tokio::test(start_paused = true)]
 async fn an_unrecorded_manual_job_is_reported_and_not_recorded() {
     let world = World::new().await;
@@ -80,6 +84,7 @@ async fn an_unrecorded_manual_job_is_reported_and_not_recorded() {
     assert!(world.asked("get", CRONS) >= 1, "the CronJob is read live first");
 }
 
+/// CRONJOB-3, CRONJOB-74.
 #[tokio::test(start_paused = true)]
 async fn jobs_of_an_earlier_cron_job_of_the_same_name_are_left_alone() {
     let world = five_ended().await;
@@ -93,6 +98,7 @@ async fn jobs_of_an_earlier_cron_job_of_the_same_name_are_left_alone() {
     assert_eq!(world.event("Warning UnexpectedJob").await, 0);
 }
 
+/// CRONJOB-52.
 #[tokio::test(start_paused = true)]
 async fn a_settled_cron_job_gets_no_writes() {
     let world = World::new().await;

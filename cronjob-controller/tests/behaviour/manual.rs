@@ -34,6 +34,7 @@ async fn by_hand(policy: &str, names: &[&str]) -> World {
     world
 }
 
+/// CRONJOB-42.
 #[tokio::test(start_paused = true)]
 async fn manually_created_jobs_do_not_affect_schedule_and_status() {
     for policy in ["Allow", "Forbid", "Replace"] {
@@ -57,6 +58,7 @@ async fn manually_created_jobs_do_not_affect_schedule_and_status() {
     }
 }
 
+/// CRONJOB-41, CRONJOB-84.
 #[tokio::test(start_paused = true)]
 async fn a_manually_created_job_with_the_name_of_a_run_costs_only_that_run() {
     let world = by_hand("Allow", &["tick-29538725"]).await;
@@ -75,6 +77,7 @@ async fn a_manually_created_job_with_the_name_of_a_run_costs_only_that_run() {
     assert!(world.asked("create", JOBS) <= 3, "the creation is not repeated");
 }
 
+/// CRONJOB-27, CRONJOB-77.
 #[tokio::test(start_paused = true)]
 async fn an_interval_below_a_minute_starts_one_job_per_minute() {
     let world = World::new().await;
@@ -95,6 +98,7 @@ async fn an_interval_below_a_minute_starts_one_job_per_minute() {
     assert_eq!(world.asked("create", JOBS), 5);
 }
 
+/// CRONJOB-50.
 #[tokio::test(start_paused = true)]
 async fn an_interval_keeps_its_phase_after_a_lost_status_write() {
     use sandbox::{Action, Rule};

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::world::{CRONS, JOBS, NS, World, tick};
 
+/// CRONJOB-23, CRONJOB-32, CRONJOB-36, CRONJOB-37, CRONJOB-45, CRONJOB-60.
 #[tokio::test(start_paused = true)]
 async fn a_job_is_created_from_the_template_at_each_scheduled_time() {
     let world = World::new().await;
@@ -35,6 +36,7 @@ async fn a_job_is_created_from_the_template_at_each_scheduled_time() {
     assert_eq!((world.asked("create", JOBS), world.asked("get", JOBS), world.asked("get", CRONS)), (3, 0, 0));
 }
 
+/// CRONJOB-38.
 #[tokio::test(start_paused = true)]
 async fn the_scheduled_time_has_the_offset_of_the_time_zone() {
     let world = World::new().await;
@@ -47,6 +49,7 @@ async fn the_scheduled_time_has_the_offset_of_the_time_zone() {
     assert_eq!((jobs.len(), time), (1, &json!("2026-02-28T19:30:00-05:00")));
 }
 
+/// CRONJOB-9, CRONJOB-24, CRONJOB-33, CRONJOB-46, CRONJOB-47, CRONJOB-61, CRONJOB-71.
 #[tokio::test(start_paused = true)]
 async fn forbid_waits_for_the_active_job_and_then_catches_up_the_last_run() {
     let world = World::new().await;
@@ -72,6 +75,7 @@ async fn forbid_waits_for_the_active_job_and_then_catches_up_the_last_run() {
     assert_eq!(world.event("Normal SawCompletedJob Saw completed job: tick-29538725, condition: Complete").await, 1);
 }
 
+/// CRONJOB-34, CRONJOB-60.
 #[tokio::test(start_paused = true)]
 async fn replace_deletes_the_running_job_first() {
     let world = World::new().await;
@@ -86,6 +90,7 @@ async fn replace_deletes_the_running_job_first() {
     assert!(first.is_err() || !first.unwrap()["metadata"]["deletionTimestamp"].is_null());
 }
 
+/// CRONJOB-5, CRONJOB-29, CRONJOB-71.
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_while_suspended_and_the_last_run_is_caught_up_later() {
     let world = World::new().await;
@@ -100,6 +105,7 @@ async fn nothing_starts_while_suspended_and_the_last_run_is_caught_up_later() {
     assert_eq!(world.runs().await, ["00:15"]);
 }
 
+/// CRONJOB-25.
 #[tokio::test(start_paused = true)]
 async fn a_run_past_its_deadline_is_not_caught_up() {
     let mut world = World::new().await;
@@ -115,6 +121,7 @@ async fn a_run_past_its_deadline_is_not_caught_up() {
     assert_eq!(world.runs().await, ["00:10"]);
 }
 
+/// CRONJOB-26, CRONJOB-76.
 #[tokio::test(start_paused = true)]
 async fn an_interval_keeps_its_phase_under_a_deadline() {
     let world = World::new().await;
@@ -125,6 +132,7 @@ async fn an_interval_keeps_its_phase_under_a_deadline() {
     assert_eq!(world.runs().await, ["00:12", "00:22", "00:32"]);
 }
 
+/// CRONJOB-6.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_schedule_starts_nothing_by_itself() {
     let world = World::new().await;
@@ -137,6 +145,7 @@ async fn a_change_of_the_schedule_starts_nothing_by_itself() {
     assert_eq!(world.runs().await, ["00:20"]);
 }
 
+/// CRONJOB-10, CRONJOB-86.
 #[tokio::test(start_paused = true)]
 async fn a_run_is_started_within_milliseconds_of_its_time() {
     let world = World::new().await;

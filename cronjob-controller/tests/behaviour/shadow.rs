@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{ME, World, tick};
 
+/// CRONJOB-72.
 #[tokio::test(start_paused = true)]
 async fn a_due_run_is_decided_in_time_and_not_started() {
     let world = World::with(Settings::new().with_shadow(true)).await;
@@ -27,6 +28,7 @@ async fn a_due_run_is_decided_in_time_and_not_started() {
     assert!(world.sandbox.writes().all().iter().all(|write| write.identity != ME));
 }
 
+/// CRONJOB-72.
 #[tokio::test(start_paused = true)]
 async fn runs_are_decided_in_time_although_live_reads_are_missing() {
     let mut world = World::new().await;

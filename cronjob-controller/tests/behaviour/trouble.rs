@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{CRONS, JOBS, ME, NS, World, tick};
 
+/// CRONJOB-40, CRONJOB-68.
 #[tokio::test(start_paused = true)]
 async fn a_creation_without_an_answer_is_found_and_recorded() {
     let world = World::new().await;
@@ -15,6 +16,7 @@ async fn a_creation_without_an_answer_is_found_and_recorded() {
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z");
 }
 
+/// CRONJOB-50, CRONJOB-68.
 #[tokio::test(start_paused = true)]
 async fn a_crash_before_the_record_does_not_start_a_run_twice() {
     let mut world = World::new().await;
@@ -30,6 +32,7 @@ async fn a_crash_before_the_record_does_not_start_a_run_twice() {
     assert_eq!(world.event("Warning UnexpectedJob").await, 0, "the Job belongs to the due run");
 }
 
+/// CRONJOB-41, CRONJOB-84.
 #[tokio::test(start_paused = true)]
 async fn a_name_taken_by_an_unrelated_job_costs_only_that_run() {
     let world = World::new().await;
@@ -46,6 +49,7 @@ async fn a_name_taken_by_an_unrelated_job_costs_only_that_run() {
     assert_eq!(world.active().await, ["tick-29538730"]);
 }
 
+/// CRONJOB-62, CRONJOB-66.
 #[tokio::test(start_paused = true)]
 async fn a_refused_creation_is_reported_and_retried() {
     let world = World::new().await;
@@ -60,6 +64,7 @@ async fn a_refused_creation_is_reported_and_retried() {
     assert_eq!(world.runs().await, ["00:05"]);
 }
 
+/// CRONJOB-35, CRONJOB-62.
 #[tokio::test(start_paused = true)]
 async fn replace_starts_nothing_while_the_running_job_cannot_be_deleted() {
     let world = World::new().await;
@@ -78,6 +83,7 @@ async fn replace_starts_nothing_while_the_running_job_cannot_be_deleted() {
     assert_eq!(world.active().await, ["tick-29538730"]);
 }
 
+/// CRONJOB-43, CRONJOB-67, CRONJOB-81.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_causes_no_second_start_and_no_false_warning() {
     let world = World::new().await;
@@ -90,6 +96,7 @@ async fn a_stale_cache_causes_no_second_start_and_no_false_warning() {
     assert_eq!(world.asked("get", CRONS), 0);
 }
 
+/// CRONJOB-10, CRONJOB-59.
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_of_history_does_not_stop_the_schedule() {
     let world = World::new().await;
@@ -110,6 +117,7 @@ async fn a_refused_deletion_of_history_does_not_stop_the_schedule() {
     }
 }
 
+/// CRONJOB-51, CRONJOB-59, CRONJOB-85.
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_whose_deletion_is_refused_is_still_reported() {
     let world = World::new().await;

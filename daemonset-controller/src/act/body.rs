@@ -1,4 +1,4 @@
-//! The Pods of a DaemonSet: one source for all nodes, and what pins each of them to its node.
+//! The bodies of new Pods: a common source for all nodes, and the affinity that pins each Pod to its node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,29 +8,29 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::objects::{DaemonSet, HASH_LABEL, TEMPLATE_GENERATION_LABEL, automatic_tolerations};
 
-/// The longest name of a Pod, in bytes.
+/// Greatest length of a Pod's name, in bytes.
 const LONGEST_NAME: usize = 253;
 
-/// An object by its members, unread.
+/// The members of a JSON object, not parsed further.
 type Members = BTreeMap<String, Box<RawValue>>;
 
-/// What the Pods of one sync are made from. The template is parsed once, however many Pods there are.
+/// The source of the Pods of one sync. The template is parsed once, regardless of the number of Pods.
 #[derive(Debug)]
 pub(super) struct PodSource {
-    /// The beginning of the names.
+    /// The prefix of the names, `metadata.generateName`.
     generate_name: Arc<str>,
-    /// About how many bytes one Pod has.
+    /// Approximate size of one Pod, in bytes.
     size: usize,
     metadata: Box<RawValue>,
-    /// The specification without the node affinity.
+    /// The members of `spec` without `affinity`.
     spec: Members,
-    /// The members of `affinity` besides `nodeAffinity`.
+    /// The members of `affinity` without `nodeAffinity`.
     affinity: Members,
-    /// The members of `affinity.nodeAffinity` besides what is required.
+    /// The members of `affinity.nodeAffinity` without the required terms.
     node_affinity: Members,
 }
 
-/// The Pod for one node.
+/// A new Pod that is pinned to one node.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NewPod<'a> {
@@ -63,14 +63,14 @@ struct NodeAffinity<'a> {
     required_during_scheduling_ignored_during_execution: Value,
 }
 
-/// Reads an object, or null, by its members.
+/// Splits a JSON object, or null, into its members.
 fn members(raw: &RawValue) -> serde_json::Result<Members> {
     Ok(serde_json::from_str::<Option<_>>(raw.get())?.unwrap_or_default())
 }
 
 impl PodSource {
-    /// The source of the Pods of a set whose current revision has that hash. The error says what the API server's validation would
-    /// have refused.
+    /// Makes the source of a set's Pods. `hash` is the hash of the current revision. The error names a value that the API
+    /// server's validation refuses.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `CreatePodTemplate`; `pkg/controller`, `GetPodFromTemplate`.
     pub(super) fn new(set: &DaemonSet, owner: &Owner, hash: &str) -> serde_json::Result<Self> {
@@ -90,22 +90,22 @@ impl PodSource {
         let metadata = metadata_of(set, owner, hash, &generate_name, &metadata)?;
         let parts = [&spec, &affinity, &node_affinity].into_iter().flatten();
         let size = metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>();
-        // The terms of the template are not needed any more: that the node meets them was decided before.
+        // The required terms are replaced by the pin: the decision about the node has already checked them.
         node_affinity.remove("requiredDuringSchedulingIgnoredDuringExecution");
         Ok(Self { generate_name, size, metadata, spec, affinity, node_affinity })
     }
 
-    /// The beginning of the names of the Pods.
+    /// Returns the prefix of the names of the Pods.
     pub(super) fn generate_name(&self) -> &Arc<str> {
         &self.generate_name
     }
 
-    /// About how many bytes one Pod has.
+    /// Returns the approximate size of one Pod, in bytes.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// The Pod for a node.
+    /// Returns the Pod for a node.
     pub(super) fn pod(&self, node: &str) -> NewPod<'_> {
         let pin = json!({"key": "metadata.name", "operator": "In", "values": [node]});
         let node_affinity = NodeAffinity {
@@ -143,8 +143,8 @@ fn metadata_of(
     serde_json::value::to_raw_value(&metadata)
 }
 
-/// The tolerations of a template and those that every daemon Pod gets. Each toleration of the template that equals one of those is
-/// replaced in its place, so that it has no time limit.
+/// Adds the tolerations that every daemon Pod gets. An equal toleration of the template is replaced in its place, and so loses
+/// its time limit.
 ///
 /// Upstream: `pkg/apis/core/v1/helper`, `AddOrUpdateTolerationInPodSpec`.
 fn with_automatic_tolerations(mut tolerations: Vec<Value>, host_network: bool) -> Vec<Value> {

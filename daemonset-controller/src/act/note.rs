@@ -1,15 +1,15 @@
-//! What a sync changes besides its requests.
+//! The changes that a sync makes in the controller's memory.
 
 use common::{intern::Text, io, meta::Meta};
 
 use crate::objects::{CachedPod, PodRef};
 
-/// A change of the controller's memory.
+/// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// The selector breaks the rules, so that nothing is done.
+    /// The selector is invalid, so the set is not managed.
     BrokenSelector(String),
-    /// The set turned out to be deleted, or another one: its next sync manages no Pods either.
+    /// The set was deleted or replaced during an adoption, so the next sync adopts first and manages no Pods.
     LostOwner,
     /// The server denies a change or the deletion of this revision.
     RefusedRevision(Box<Meta>),
@@ -17,17 +17,17 @@ pub enum Note {
     UnlabelledPod(Box<CachedPod>),
     /// The server denies a change of this Pod.
     RefusedPod(Box<Meta>),
-    /// The name of the new revision is taken by one of the same template with that hash, or by none.
+    /// The name of the new revision, and the hash of the equal revision that has this name; `None` if the name is free.
     TakenName(Option<(String, Text)>),
-    /// The server refuses Pods because the namespace terminates.
+    /// The server refuses Pods because the namespace is terminating.
     NamespaceTerminates,
-    /// The answer to the creation of a Pod for that node was lost.
+    /// The answer to the creation of a Pod for this node was lost.
     LostCreate(Text),
-    /// The server has refused to create a Pod for that node: the next sync begins with the nodes after it.
+    /// The server has refused to create a Pod for this node, so the next sync begins with the nodes after it.
     RefusedCreate(Text),
-    /// The same of a deletion.
+    /// The server has refused to delete a Pod of this node, so the next sync begins with the nodes after it.
     RefusedDelete(Text),
-    /// The Pod was deleted by a request whose answer was lost.
+    /// This Pod was deleted by a request whose answer was lost.
     Deleted(PodRef),
 }
 

@@ -1,4 +1,4 @@
-//! Claiming, relabelling, creating and deleting Pods.
+//! The requests for Pods: claims, labels, creations and deletions.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -23,22 +23,22 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// How many bytes the Pods that are sent at the same time have together, unless one alone has more.
+/// Greatest total size of the Pods that are sent at the same time, in bytes. A single Pod may be larger.
 const BODIES_IN_FLIGHT: usize = 8 << 20;
-/// How often the deletion of one Pod is requested in one sync if the Pod changes all the time.
+/// How often one sync requests the deletion of a Pod that changes all the time.
 const DELETE_ATTEMPTS: usize = 5;
 
-/// What became of the Pods that were to be relabelled.
+/// The result of relabelling Pods.
 #[derive(Default)]
 pub(super) struct Relabelled<'s> {
-    /// How many have the new hash.
+    /// Number of Pods that have the new hash.
     pub(super) done: usize,
     /// The hashes that Pods keep because the server denies to relabel them.
     pub(super) kept_hashes: BTreeSet<&'s str>,
 }
 
-/// Gives Pods that carry the hash of a duplicate the hash of the revision that is kept, and Pods without a hash an empty one. The
-/// watch does not show Pods without the label.
+/// Relabels Pods that have the hash of a duplicate with the hash of the revision that is kept, and Pods without a hash with an
+/// empty value, because the watch does not show Pods without the label.
 pub(super) async fn relabel<'s>(
     snapshot: &'s Snapshot,
     denied: &mut Option<Failed>,
@@ -64,7 +64,7 @@ pub(super) async fn relabel<'s>(
     Ok(relabelled)
 }
 
-/// Gives a Pod another hash, if it has not changed since that was decided. Returns whether it has that hash now.
+/// Changes the hash of a Pod, with its version as a precondition. Returns whether the Pod has that hash now.
 async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refusal> {
     let body = io.body(|| json!({"metadata": {"labels": {HASH_LABEL: hash}}}));
     let request = Request::patch(PODS, pod.meta(), Patch::Merge, body).role(Role::Child).doing("relabel");
@@ -74,7 +74,7 @@ async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refus
     };
     match io.send(request.because(why)).await {
         Ok(answer) => {
-            // A webhook removes the label. The set goes on without it for a while.
+            // If the label is missing, a webhook has removed it. It is not added again for a while.
             let stored = answer.metadata().ok().flatten().filter(|stored| stored.labels.get(HASH_LABEL).is_none());
             let Some(stored) = stored else { return Ok(true) };
             io.note(Note::RefusedPod(Box::new(stored)));
@@ -85,7 +85,7 @@ async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refus
     }
 }
 
-/// Adopts and releases Pods. Returns how many are adopted.
+/// Adopts and releases Pods. Returns the number of adopted Pods.
 pub(super) async fn claim(
     snapshot: &Snapshot,
     plan: &Plan,
@@ -108,7 +108,7 @@ pub(super) async fn claim(
     Ok(claim.adopted().count())
 }
 
-/// Creates Pods in batches of 1, 2, 4, ..., of large Pods in smaller ones. Returns how many were created.
+/// Creates Pods in batches of 1, 2, 4, ...; the batches of large Pods are smaller. Returns the number of created Pods.
 ///
 /// Upstream: `pkg/controller/daemon`, `syncNodes`.
 pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, Failed> {
@@ -123,7 +123,7 @@ pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
 
     let count = created.iter().filter(|result| result.is_ok()).count();
     let refusals = plan.creates.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
-    // That the namespace terminates is no failure.
+    // A refusal because the namespace is terminating is no failure.
     let failures: Vec<(&Creation, Refusal)> =
         refusals.filter(|(_, refusal)| refusal.class != Class::NamespaceTerminating).collect();
     if let Some((creation, _)) = failures.iter().rfind(|(_, refusal)| is_for_good(refusal)) {
@@ -132,7 +132,7 @@ pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     failures.first().map_or(Ok(count), |(_, refusal)| Err(refused("cannot create Pods", refusal)))
 }
 
-/// Reports failed and succeeded Pods, before Pods are created in their place. Upstream: `podsShouldBeOnNode`.
+/// Reports failed and succeeded Pods before their replacements are created. Upstream: `podsShouldBeOnNode`.
 fn report_found(plan: &Plan, io: Io<'_>) {
     for Deletion { pod, node, why } in &plan.deletes {
         let (kind, reason, phase, verb) = match why {
@@ -145,7 +145,7 @@ fn report_found(plan: &Plan, io: Io<'_>) {
     }
 }
 
-/// Creates the Pod for one node. Its body is made when its turn comes: those of all nodes could take a lot of memory.
+/// Creates the Pod for one node. Its body is made only now, because the bodies for all nodes could take a lot of memory.
 async fn create_for_node(
     snapshot: &Snapshot,
     Creation { node, lack }: &Creation,
@@ -154,11 +154,12 @@ async fn create_for_node(
 ) -> Result<(), Refusal> {
     let body = io.body(|| source.pod(node));
     let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
-    // A lost answer holds back its node, and not the set.
+    // A lost answer holds back only its node, and not the whole set.
     let request = request.generate_name(Arc::clone(source.generate_name())).role(Role::Awaited);
     let created = create_pod_with_answer(io, request.because(format!("node {node}: {lack}"))).await;
     match &created {
-        // A webhook has removed the label by which Pods are watched. The set would create Pods without end.
+        // A webhook has removed the label by which Pods are watched. Without a note, the set would create further Pods without
+        // end.
         Ok(answer) => {
             if let Some(pod) = answer.read::<CachedPod>().ok().flatten().filter(CachedPod::is_unlabelled) {
                 io.note(Note::UnlabelledPod(Box::new(pod)));
@@ -171,7 +172,7 @@ async fn create_for_node(
     created.map(drop)
 }
 
-/// Deletes Pods. Returns how many of them were there.
+/// Deletes Pods. Returns the number of Pods that existed.
 pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, Failed> {
     let deleted = io.all(Pace::AtOnce, &plan.deletes, |deletion| delete_if_unchanged(snapshot, deletion, io)).await;
 
@@ -186,11 +187,11 @@ pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     })
 }
 
-/// Deletes a Pod, if it is still as it was when that was decided: a Pod that has become available is judged again.
+/// Deletes a Pod whose reason for the deletion still applies. Returns whether there was a Pod to delete.
 ///
-/// A Pod that has changed is read live and judged again, and deleted at the version that was read: a Pod that somebody writes all
-/// the time is deleted, too. A Pod is also read where the answer was lost: another Pod must not be deleted in its place. Returns
-/// whether there was a Pod to delete.
+/// A Pod that has changed is read live and judged again, and then deleted with the version of the read as a precondition. So a
+/// Pod that other clients write all the time is deleted as well. A Pod is also read after a lost answer, so that no other Pod is
+/// deleted in its place.
 async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_>) -> Result<bool, Refusal> {
     let (set, criteria, name) = (&snapshot.set, &snapshot.nodes.criteria, &deletion.pod.meta().name);
     let report_deleted = || io.event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
@@ -205,7 +206,8 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_
         let is_unknown = refusal.class == Class::Unknown;
         if attempts > 0 && (is_unknown || refusal.class == Class::Changed) {
             match read_live(&request, deletion, io).await {
-                // Deleted by the request whose answer was lost, as far as anybody can tell: the next sync waits to see it.
+                // The request whose answer was lost has probably deleted the Pod. The next sync waits until the cache shows the
+                // deletion.
                 Some(None) if is_unknown => {
                     io.note(Note::Deleted(Arc::clone(&deletion.pod)));
                     report_deleted();
@@ -218,7 +220,7 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_
                     request = request.at(Some(live.meta().resource_version));
                     continue;
                 }
-                // The next sync decides.
+                // The next sync decides about the Pod.
                 Some(Some(_)) | None => {}
             }
         }
@@ -233,15 +235,15 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_
     }
 }
 
-/// What the API server answers to a list.
+/// The answer of the API server to a list request.
 #[derive(Deserialize)]
 struct List {
     items: Vec<CachedPod>,
 }
 
-/// Reads the Pod of a deletion live: `Some(None)` if it is gone or terminating, `None` if it cannot be read.
+/// Reads the Pod of a deletion live: `Some(None)` if it is deleted or terminating, `None` if the read fails.
 async fn read_live(request: &Request, deletion: &Deletion, io: Io<'_>) -> Option<Option<PodRef>> {
-    // A list of one, because upstream's role has no right to get Pods.
+    // The Pod is read by a list, because upstream's role has no right to get Pods.
     let query = format!("fieldSelector=metadata.name%3D{}", request.name);
     let List { items } = io.send_and_read(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
     let uid = &deletion.pod.meta().uid;

@@ -1,4 +1,4 @@
-//! What a refused request means for a sync.
+//! The effects of refused requests on a sync.
 
 use common::{
     events::EventType,
@@ -9,18 +9,21 @@ use common::{
 use super::note::{Io, Note};
 use crate::objects::DaemonSet;
 
-/// A refused request. In a namespace that terminates nothing can be created any more, and every deletion enqueues the set.
+/// Returns the failure of a refused request.
+///
+/// In a terminating namespace the sync is not retried: no object can be created there, and every deletion enqueues the set.
 pub(super) fn refused(what: &str, refusal: &Refusal) -> Failed {
     let failed = Failed::request(what, refusal);
     if refusal.class == Class::NamespaceTerminating { failed.with_retry(Retry::Forget) } else { failed }
 }
 
-/// The failure of a sync whose status was refused.
+/// Returns the failure of a sync whose status was refused.
 pub(super) fn status_failed(set: &DaemonSet, refusal: &Refusal) -> Failed {
     refused(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
 }
 
-/// If the server denies what is done to an object, such as `release Pod`, reports it and has the next syncs go on without that.
+/// Reports a denied change of an object, such as `release Pod`, and notes it, so that the next syncs omit the change. Returns
+/// `None` if the refusal is no denial.
 pub(super) fn report_denied(
     io: Io<'_>,
     doing: &str,
@@ -38,7 +41,7 @@ pub(super) fn report_denied(
     Some(refused(&message, refusal))
 }
 
-/// Whether the same request may fail again and again, so that other nodes get their turn first.
+/// Whether the same request is likely to be refused again, so that other nodes get their turn first.
 pub(super) fn is_for_good(refusal: &Refusal) -> bool {
     refusal.class != Class::Changed
 }

@@ -1,4 +1,4 @@
-//! Claiming, labelling, storing, renumbering and deleting revisions.
+//! The requests for revisions: claims, labels, creations, numbers and deletions.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ use crate::{
 
 const NOT_CONSTRUCTED: &str = "failed to construct revisions of DaemonSet";
 
-/// Claims and labels the revisions as the plan has them; `false` if the sync ends here. Upstream: `pkg/controller/daemon`,
-/// `constructHistory`, as are [`delete_duplicates`] and [`write_current`].
+/// Claims and labels the revisions; `false` if the process is shutting down. Upstream: `pkg/controller/daemon`,
+/// `constructHistory`, which also contains [`delete_duplicates`] and [`write_current`].
 pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: Io<'_>) -> Result<bool, Failed> {
     let Snapshot { owner, revisions, .. } = snapshot;
     let mut released = Claim::new(owner, CONTROLLER_REVISIONS, &[], &revisions.release).send(io).await;
@@ -43,7 +43,7 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: 
         report_denied(io, "adopt ControllerRevision", &revision.meta, Note::RefusedRevision, refusal);
     }
     adopted.result().map_err(|failed| failed.while_doing(NOT_CONSTRUCTED))?;
-    // The plan was made with these revisions: the next sync decides without them.
+    // The plan relies on these revisions. The next sync decides without the deleted one.
     if let Some(gone) = adopted.gone() {
         return Err(is_gone(&gone.meta.name));
     }
@@ -60,7 +60,7 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: 
     Ok(!is_ending)
 }
 
-/// Deletes the duplicates of the current revision whose hashes no Pod keeps.
+/// Deletes the duplicates of the current revision, except those whose hash a Pod keeps.
 pub(super) async fn delete_duplicates(
     snapshot: &Snapshot,
     kept_hashes: &BTreeSet<&str>,
@@ -68,10 +68,10 @@ pub(super) async fn delete_duplicates(
     io: Io<'_>,
 ) -> Result<(), Failed> {
     let unused = snapshot.revisions.duplicates.iter().filter(|revision| !kept_hashes.contains(hash_of(revision)));
-    delete(unused, "another one holds the same template", denied, io).await
+    delete(unused, "another revision holds the same template", denied, io).await
 }
 
-/// Deletes revisions, one after the other. If the server denies it, the sync goes on without that deletion.
+/// Deletes revisions, one after the other. If the server denies a deletion, the sync continues without it.
 pub(super) async fn delete<'r>(
     revisions: impl Iterator<Item = &'r RevisionRef>,
     why: &'static str,
@@ -92,7 +92,7 @@ pub(super) async fn delete<'r>(
     Ok(())
 }
 
-/// Renumbers or stores the current revision; `false` if the sync ends here.
+/// Renumbers or stores the current revision; `false` if the set no longer exists or the process is shutting down.
 pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, Failed> {
     match &snapshot.revisions.current {
         Current::Stored(_) => Ok(true),
@@ -106,7 +106,7 @@ pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<boo
     }
 }
 
-/// Why a revision could not be changed.
+/// Returns the failure of a refused change of a revision, and reports a denial.
 fn not_changed(verb: &str, revision: &Meta, why: Refused, io: Io<'_>) -> Failed {
     match why {
         Refused::Gone => is_gone(&revision.name),
@@ -122,8 +122,8 @@ fn is_gone(revision: &str) -> Failed {
 }
 
 /// Stores the revision of the template. If its name is taken by a revision of another template, the collision is counted in the
-/// status, and the next sync tries the next name. If it is taken by a revision of the same template, Pods carry the hash of that
-/// one, whoever controls it. Upstream: `pkg/controller/daemon`, `snapshot`.
+/// status, and the next sync tries the next name. If the name is taken by a revision of the same template, Pods get the hash of
+/// that revision, regardless of its controller. Upstream: `pkg/controller/daemon`, `snapshot`.
 async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Result<bool, Failed> {
     let (set, owner, template) = (&snapshot.set, &snapshot.owner, &snapshot.template.template);
     let planned = &snapshot.revisions.hash;
@@ -148,7 +148,8 @@ async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Res
         }
         Some(Ok(Stored::OwnerGone)) | None => return Ok(false),
         Some(Err(refusal)) => {
-            // Without this revision, the set gets no Pods and no status. A conflict passes by itself, and a namespace that terminates needs none.
+            // Without this revision, the set gets no Pods and no status, so the failure is reported. A conflict is resolved by a
+            // retry, and a terminating namespace needs no revision.
             if !matches!(refusal.class, Class::Changed | Class::NamespaceTerminating) {
                 let message = format!("Error creating ControllerRevision {name}: {}", refusal.error);
                 io.event(EventType::Warning, "FailedCreate", message);
@@ -156,7 +157,7 @@ async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Res
             return Err(refused(&format!("{NOT_CONSTRUCTED}: create {name}"), &refusal));
         }
     };
-    // A plan that was made with another hash ends here. The next sync decides with this one.
+    // A plan with another hash ends here. The next sync decides with the stored hash.
     if stored == *planned {
         return Ok(true);
     }
@@ -165,7 +166,7 @@ async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Res
     Err(Failed::new("other_hash", text))
 }
 
-/// What is read of a set before its collision count is written.
+/// The fields of a set that are read before its collision count is written.
 #[derive(Deserialize)]
 struct Live {
     metadata: Meta,
@@ -175,13 +176,13 @@ struct Live {
 
 /// Counts a collision of names in the status, so that the next sync computes another hash.
 ///
-/// The count is read live: while the cache has an older one, nothing is written.
+/// The count is read live. If the cache has another count, nothing is written.
 async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> {
-    const WHY: &str = "it counts the names that are taken";
+    const WHY: &str = "the name of the new revision is taken";
     let set = &snapshot.set;
     let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name).because(WHY);
     let live = io.send_and_read::<Live>(read).await.map_err(|refusal| status_failed(set, &refusal))?;
-    // In a forecast no name is taken.
+    // A forecast sends no request, and assumes that the name is free.
     let Some(live) = live else { return Ok(()) };
     let (cached, live_count) = (set.status.collision_count, live.status.collision_count);
     if live.metadata.uid != set.metadata.uid || live_count != cached {
@@ -199,7 +200,7 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Gives a revision without the label of the hash its own name as hash. Returns whether it had none.
+/// Labels a revision that has no hash with its own name as hash. Returns whether the label was missing.
 fn add_label(revision: &mut RawMembers, name: &str) -> serde_json::Result<bool> {
     let text = revision.get("metadata").map_or("{}", |metadata| metadata.get());
     let mut metadata: Value = serde_json::from_str(text)?;

@@ -1,4 +1,4 @@
-//! Whether a Pod may run on a node.
+//! The eligibility of nodes for the Pods of a set.
 
 use common::taints::{NO_EXECUTE, NO_SCHEDULE, Taint};
 
@@ -7,12 +7,12 @@ use crate::{
     snapshot::nodes::Eligibility,
 };
 
-/// The one field of a node that affinities may name.
+/// The only field of a node that affinities can name.
 const NODE_NAME_FIELD: &str = "metadata.name";
 
-/// Decides what a DaemonSet does on a node. `compares`: gate `TaintTolerationComparisonOperators`.
+/// Decides whether Pods with a placement may run on a node. `compares` is the gate `TaintTolerationComparisonOperators`.
 ///
-/// The readiness of the node, its resources and other Pods are the scheduler's and the kubelet's business. Upstream:
+/// The readiness of the node, its resources and other Pods are left to the scheduler and the kubelet. Upstream:
 /// `pkg/controller/daemon`, `NodeShouldRunDaemonPod`.
 pub fn eligibility(placement: &Placement, node: &Node, compares: bool) -> Eligibility {
     let name = node.name();

@@ -1,4 +1,4 @@
-//! Which Pods a node lacks, and which it has too many of, whatever the update strategy.
+//! Missing and surplus Pods of a node, regardless of the update strategy.
 
 use common::pods::Phase;
 use jiff::Timestamp;
@@ -9,16 +9,16 @@ use crate::{
     snapshot::nodes::{Criteria, Eligibility, NodeView},
 };
 
-/// What is done on one node.
+/// The creations and deletions on one node.
 #[derive(Debug, Default)]
 pub struct NodeActions<'a> {
-    /// Why a Pod is created there, if one is.
+    /// The reason for a creation, if a Pod is created.
     pub create: Option<Lack>,
-    /// Pods to delete there.
+    /// Pods to delete, with the reasons.
     pub delete: Vec<(&'a PodRef, Why)>,
 }
 
-/// Decides what is done on one node. Upstream: `pkg/controller/daemon`, `podsShouldBeOnNode`.
+/// Decides creations and deletions on one node. Upstream: `pkg/controller/daemon`, `podsShouldBeOnNode`.
 pub fn on_node<'a>(view: &NodeView<'a>, criteria: &Criteria, now: Timestamp) -> NodeActions<'a> {
     let mut actions = NodeActions::default();
     let exists = view.present().next().is_some();
@@ -27,7 +27,7 @@ pub fn on_node<'a>(view: &NodeView<'a>, criteria: &Criteria, now: Timestamp) -> 
         Eligibility::Runs if !exists => actions.create = Some(Lack::NoPod),
         Eligibility::Runs | Eligibility::Stays => stays(view, criteria, now, &mut actions),
         Eligibility::Leaves => actions.delete.extend(live.map(|pod| (pod, Why::NotEligible))),
-        // Nobody else deletes a Pod that is not bound. Those that are bound are left to the garbage collector of Pods.
+        // No other controller deletes a Pod that is not bound. Bound Pods are left to the garbage collector of Pods.
         Eligibility::Vanished => {
             actions.delete.extend(live.filter(|pod| !pod.is_bound()).map(|pod| (pod, Why::NodeVanished)));
         }
@@ -60,7 +60,7 @@ fn stays<'a>(view: &NodeView<'a>, criteria: &Criteria, now: Timestamp, actions: 
     }
 }
 
-/// Keeps one Pod of the current revision and one other, until the new one can take over.
+/// Keeps one Pod of the current revision and one other Pod, until the new Pod is available or the old one is not ready.
 fn prune_with_surge<'a>(running: &[&'a PodRef], criteria: &Criteria, now: Timestamp, actions: &mut NodeActions<'a>) {
     if running.len() < 2 {
         return;

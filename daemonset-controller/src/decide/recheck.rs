@@ -1,4 +1,4 @@
-//! Whether the reason of a deletion still holds for the Pod as the server has it now.
+//! The second decision about a Pod that changed before its deletion.
 
 use jiff::Timestamp;
 
@@ -8,10 +8,10 @@ use crate::{
     snapshot::nodes::Criteria,
 };
 
-/// Decides again about a Pod that has changed since its deletion was decided at `decided`.
+/// Whether the reason of a deletion, decided at `decided`, still applies to the changed Pod.
 ///
-/// What the deletion rests on is compared, and nothing else: annotations and conditions that somebody writes all the time keep no Pod
-/// from being deleted. A Pod that serves more than before is left to the next sync, as is one that belongs elsewhere now.
+/// Only the fields on which the deletion is based are compared, so clients that write annotations and conditions all the time do
+/// not prevent a deletion. A Pod that has recovered, or that belongs to another owner or node now, is left to the next sync.
 pub fn still_holds(
     deletion: &Deletion,
     live: &PodRef,
@@ -60,8 +60,9 @@ mod tests {
         still_holds(&deletion, &on_node(live), &set, &criteria, now(), now())
     }
 
+    /// DAEMONSET-65.
     #[test]
-    fn a_pod_that_has_changed_is_deleted_only_for_a_reason_that_still_holds() {
+    fn a_changed_pod_is_deleted_only_if_the_reason_still_applies() {
         use Why::{Duplicate, Failed, NodeVanished, NotEligible, Outdated, Replaced, Succeeded, Unavailable};
         let (unready, failed) = (|| pod().unready(), || pod().phase("Failed"));
         for (why, judged, live, holds_still) in [

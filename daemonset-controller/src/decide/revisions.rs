@@ -9,15 +9,15 @@ use crate::{
     snapshot::revisions::{Current, Revisions, hash_of},
 };
 
-/// The name of the revision with that hash.
+/// Returns the name of the revision with this hash.
 pub fn name(set: &DaemonSet, hash: &str) -> String {
     format!("{}-{hash}", set.metadata.name)
 }
 
-/// Decides which revision is current. Upstream: `pkg/controller/daemon`, `constructHistory`.
+/// Chooses the current revision. Upstream: `pkg/controller/daemon`, `constructHistory`.
 ///
-/// Revisions are equal if they hold the same data in canonical form. The number of the current one is the highest; a revision that is
-/// stored under a still higher number keeps it.
+/// Revisions are equal if they hold the same data in canonical form. The current revision gets the highest number; if its stored
+/// number is still higher, it keeps that number.
 pub fn choose(set: &DaemonSet, template: &DaemonTemplate, claims: Claims<RevisionRef>) -> Revisions {
     let mut all: Vec<RevisionRef> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
     revision::sort(&mut all);
@@ -41,10 +41,10 @@ pub fn choose(set: &DaemonSet, template: &DaemonTemplate, claims: Claims<Revisio
     Revisions { adopt, release, unlabelled, old, current, duplicates: equal, hash, same_hashes }
 }
 
-/// Decides which revisions are deleted because the history is longer than its limit: the oldest that no Pod has.
+/// Returns the revisions to delete because the history is longer than its limit: the oldest revisions that no Pod has.
 ///
-/// `is_live` says whether a Pod carries a hash. Revisions that are in use do not count as deleted: others are deleted in their place.
-/// Upstream: `pkg/controller/daemon`, `cleanupHistory`.
+/// `is_live` says whether a Pod has a hash. A revision in use is not deleted, and a newer unused revision is deleted in its
+/// place. Upstream: `pkg/controller/daemon`, `cleanupHistory`.
 pub fn surplus(old: &[RevisionRef], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<RevisionRef> {
     let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     if surplus == 0 {

@@ -1,4 +1,4 @@
-//! How many outdated Pods are replaced at once.
+//! Rolling updates: the replacement of outdated Pods within limits.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::{
     },
 };
 
-/// The criteria of a set whose current revision has that hash and the same template as those with `same_hashes`, if a Pod should run
-/// on so many nodes.
+/// Returns the criteria of a set. `hash` is the hash of the current revision, `same_hashes` are other hashes of the same
+/// template, and `desired` is the number of nodes on which a Pod should run.
 pub fn criteria(set: &DaemonSet, hash: &str, same_hashes: &BTreeSet<Text>, desired: i32) -> Criteria {
     Criteria {
         hash: Text::new(hash),
@@ -39,8 +39,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of a set of which a Pod should run on so many nodes. Percentages are rounded up. The error says what the API
-    /// server's validation would have refused.
+    /// Resolves the limits of a set for this number of desired nodes. Percentages are rounded up. The error names a value that
+    /// the API server's validation refuses.
     ///
     /// Upstream: `pkg/controller/daemon`, `updatedDesiredNodeCounts`.
     pub fn new(set: &DaemonSet, desired: i32) -> Result<Self, String> {
@@ -56,12 +56,12 @@ impl Limits {
         };
         let max_unavailable = resolve("maxUnavailable", max_unavailable, 1)?;
         let max_surge = resolve("maxSurge", max_surge, 0)?;
-        // With neither, a rollout could not go on.
+        // If both limits were zero, a rollout could not proceed.
         let blocked = desired > 0 && max_unavailable == 0 && max_surge == 0;
         Ok(Self { max_unavailable: if blocked { 1 } else { max_unavailable }, max_surge })
     }
 
-    /// How outdated Pods are replaced: with surge if any node may surge.
+    /// Returns the order of replacement: creation first if `maxSurge` allows a new Pod on at least one node.
     pub fn replacement(set: &DaemonSet, desired: i32) -> Replacement {
         match (&set.update, Self::new(set, desired)) {
             (Update::OnDelete, _) => Replacement::OnDelete,
@@ -70,7 +70,7 @@ impl Limits {
         }
     }
 
-    /// How many candidates the limits leave room for.
+    /// Returns how many more candidates may be replaced within the limits.
     pub fn candidates(&self, tally: &Tally, replacement: Replacement) -> usize {
         let limit = match replacement {
             Replacement::OnDelete => 0,
@@ -81,12 +81,12 @@ impl Limits {
     }
 }
 
-/// How many nodes without eligibility may lose their available Pod: as many as have one beyond those that should.
+/// Returns how many ineligible nodes may lose their available Pod: the number of serving nodes beyond the desired number.
 pub fn sunsets(tally: &Tally) -> usize {
     usize::try_from(tally.serving.saturating_sub(tally.desired)).unwrap_or(0)
 }
 
-/// Decides which outdated Pods are replaced. On nodes that are held back no Pod is created, and others take their turn.
+/// Decides which outdated Pods are replaced. No Pod is created on nodes that are held back, and other nodes take their turn.
 ///
 /// Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
@@ -95,9 +95,7 @@ pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
     if criteria.replacement == Replacement::OnDelete {
         if tally.updated < tally.current {
             let outdated = tally.current - tally.updated;
-            plan.waiting.push(|| {
-                format!("{outdated} Pods are outdated and are replaced when somebody deletes them (OnDelete)")
-            });
+            plan.waiting.push(|| format!("{outdated} outdated Pods are replaced when users delete them (OnDelete)"));
         }
         return;
     }
@@ -143,7 +141,7 @@ fn outdated(node: &NodePods, criteria: &Criteria, why: Why) -> Option<Deletion> 
     Some(Deletion { pod: pod.clone(), node: node.name.clone(), why })
 }
 
-/// Says what the candidates wait for that there is no room for.
+/// Explains why candidates beyond the limit wait.
 fn explain_wait(snapshot: &Snapshot, limits: Limits, room: usize, plan: &mut Plan) {
     let (nodes, tally) = (&snapshot.nodes, &snapshot.nodes.tally);
     let waiting = nodes.candidates.count.saturating_sub(room);
@@ -163,7 +161,9 @@ fn explain_wait(snapshot: &Snapshot, limits: Limits, room: usize, plan: &mut Pla
     let sunset = nodes.sunset.count.saturating_sub(sunsets(tally));
     if sunset > 0 {
         plan.waiting.push(|| {
-            format!("{sunset} Pods stay on nodes where none should run until enough other nodes have an available Pod")
+            format!(
+                "{sunset} Pods stay on nodes where no Pod should run until enough other nodes have an available Pod"
+            )
         });
     }
     if waiting > 0 || tally.blocking > 0 {
@@ -173,7 +173,7 @@ fn explain_wait(snapshot: &Snapshot, limits: Limits, room: usize, plan: &mut Pla
     }
 }
 
-/// Why a node counts against the limit.
+/// Describes why a node counts against the limit.
 fn describe(node: &NodePods) -> String {
     let name = &node.name;
     let present: Vec<_> = node.pods.iter().filter(|pod| !pod.is_leaving()).collect();
@@ -182,7 +182,7 @@ fn describe(node: &NodePods) -> String {
         None => format!("node {name}: Pod {} is terminating", present[0].meta().name),
         Some(pod) if !pod.is_bound() => format!("node {name}: Pod {} is not scheduled", pod.meta().name),
         Some(pod) if !pod.is_ready() => format!("node {name}: Pod {} is not ready", pod.meta().name),
-        Some(pod) => format!("node {name}: Pod {} is not available yet, or there are several", pod.meta().name),
+        Some(pod) => format!("node {name}: Pod {} is not available yet, or the node has several Pods", pod.meta().name),
     }
 }
 

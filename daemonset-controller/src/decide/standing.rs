@@ -1,8 +1,8 @@
-//! What the Pods of one node mean for their DaemonSet.
+//! The contribution of one node to its DaemonSet.
 //!
-//! A sync of a DaemonSet of thousands of nodes looks only at the nodes of which something has changed. [`standing`] says what one
-//! node contributes; [`Tally`] is the sum over all nodes. Both depend on nothing but the node's eligibility, its Pods, the
-//! [`Criteria`] and the time.
+//! A sync of a DaemonSet with thousands of nodes handles only the changed nodes. [`standing`] returns the contribution of one
+//! node; [`Tally`] is the sum over all nodes. Both depend only on the node's eligibility, its Pods, the [`Criteria`] and the
+//! time.
 
 use common::pods::Phase;
 use jiff::{SignedDuration, Timestamp};
@@ -13,40 +13,42 @@ use crate::{
     snapshot::nodes::{Criteria, Eligibility, NodeView, Replacement, Tally},
 };
 
-/// What one node is for the replacement of outdated Pods.
+/// The role of a node in the replacement of outdated Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rollout {
-    /// Nothing is to be done, and nothing counts against the limit.
+    /// The node needs no action and does not count against the limit.
     #[default]
     Settled,
-    /// It counts against the limit: it has no available Pod or, with surge, an old Pod and a new one that is not available.
+    /// The node counts against the limit: it has no available Pod or, with surge, an old Pod and a new Pod that is not available.
     Blocking,
-    /// Its outdated Pod is not available and is replaced at once. Without surge it counts against the limit.
+    /// The outdated Pod is not available and is replaced without waiting. Without surge, the node counts against the limit.
     Replace,
-    /// Its outdated Pod is replaced if the limit allows it.
+    /// The outdated Pod is replaced if the limit allows it.
     Candidate,
-    /// Its outdated Pod is deleted at once: the new one is available, or no Pod should run there and the old one is not available.
+    /// The outdated Pod is deleted without waiting, because the new Pod is available, or because the old Pod is not available and
+    /// no Pod should run on the node.
     Remove,
-    /// Its outdated Pod is available and no Pod should run there: it is deleted once enough other nodes have an available Pod.
+    /// The outdated Pod is available and no Pod should run on the node: it is deleted once enough other nodes have an available
+    /// Pod.
     Sunset,
 }
 
-/// What one node contributes to its DaemonSet.
+/// The contribution of one node to its DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Its part of all counts.
+    /// The node's part of the counts.
     pub tally: Tally,
-    /// Whether a Pod is created there.
+    /// Whether a Pod is created on the node.
     pub creates: bool,
-    /// Whether Pods are deleted there whatever the update strategy.
+    /// Whether Pods are deleted on the node regardless of the update strategy.
     pub deletes: bool,
-    /// What it is for the replacement of outdated Pods.
+    /// The role of the node in the replacement of outdated Pods.
     pub rollout: Rollout,
-    /// When the passing of time alone changes any of this.
+    /// The time at which the standing changes without an event.
     pub due: Option<Timestamp>,
 }
 
-/// Decides what one node contributes.
+/// Decides the contribution of one node.
 pub fn standing(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Standing {
     let actions = manage::on_node(view, criteria, now);
     let mut standing = Standing {
@@ -64,7 +66,7 @@ pub fn standing(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Sta
     standing
 }
 
-/// Upstream: `pkg/controller/daemon`, `updateDaemonSetStatus`.
+/// Counts the first Pod of a node. Upstream: `pkg/controller/daemon`, `updateDaemonSetStatus`.
 fn count(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Tally {
     let first = view.present().next();
     let mut tally = Tally::default();
@@ -84,7 +86,7 @@ fn count(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Tally {
     tally
 }
 
-/// When the next Pod becomes available, or a failed Pod may be deleted.
+/// Returns the time at which the next Pod becomes available, or a failed Pod may be deleted.
 fn due(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Option<Timestamp> {
     let available = |pod: &PodRef| {
         let since = pod.ready_since().filter(|_| criteria.min_ready_seconds > 0)?;
@@ -94,7 +96,7 @@ fn due(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Option<Times
     view.present().filter_map(available).chain(failed).filter(|due| *due > now).min()
 }
 
-/// Upstream: `pkg/controller/daemon`, `rollingUpdate` without surge.
+/// Decides the rollout of a node without surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 fn delete_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standing: &mut Standing) {
     if !view.eligibility.should_run() && view.present().next().is_none() {
         return;
@@ -104,13 +106,13 @@ fn delete_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standi
         ([new], []) if criteria.is_available(new, now) => Rollout::Settled,
         ([], [old]) if criteria.is_available(old, now) => Rollout::Candidate,
         ([], [_]) => Rollout::Replace,
-        // Nothing but terminating Pods, an old and a new Pod, or more Pods than there may be: deleting and creating are not done yet.
+        // Only terminating Pods, an old and a new Pod, or several Pods: earlier deletions and creations are not finished.
         _ => Rollout::Blocking,
     };
     standing.tally.blocking = i32::from(matches!(standing.rollout, Rollout::Blocking | Rollout::Replace));
 }
 
-/// Upstream: `pkg/controller/daemon`, `rollingUpdate` with surge.
+/// Decides the rollout of a node with surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 fn create_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standing: &mut Standing) {
     let (new, old) = view.by_template(criteria);
     let is_available = |pod: &PodRef| criteria.is_available(pod, now);
@@ -125,7 +127,7 @@ fn create_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standi
     let runs = view.eligibility.should_run();
     standing.rollout = match (new, old) {
         (_, None) => Rollout::Settled,
-        // Whether a Pod should run on a node that has vanished is not known. The garbage collector of Pods takes care of its Pods.
+        // The eligibility of a deleted node is unknown. The garbage collector of Pods deletes its Pods.
         (None, Some(_)) if !exists => Rollout::Settled,
         (None, Some(old)) => match (is_available(old), runs) {
             (false, false) => Rollout::Remove,

@@ -1,11 +1,11 @@
-//! What the status tells.
+//! The status of a set.
 
 use crate::{
     objects::{DaemonSet, Status},
     snapshot::nodes::Tally,
 };
 
-/// The status of a set with these counts. A sync that manages no Pods leaves the observed generation as it is.
+/// Returns the status with these counts. If the sync does not manage Pods, the observed generation does not change.
 ///
 /// Upstream: `pkg/controller/daemon`, `storeDaemonSetStatus`.
 pub fn status(set: &DaemonSet, tally: &Tally, manages: bool) -> Status {

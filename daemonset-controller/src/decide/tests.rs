@@ -9,8 +9,9 @@ use crate::{
     world::{World, empty, pod, template, world},
 };
 
+/// DAEMONSET-5.
 #[test]
-fn a_set_that_selects_everything_does_nothing_but_say_so() {
+fn a_set_that_selects_everything_is_only_reported() {
     let everything = world(2).rollout_to("b").spec("selector", json!({}));
     assert_eq!(everything.plan().problem, Some(Problem::SelectsEverything));
     assert!(everything.actions().is_empty());
@@ -21,15 +22,17 @@ fn a_set_that_selects_everything_does_nothing_but_say_so() {
     assert!(matches!(broken.plan().problem, Some(Problem::Selector(_))) && broken.actions().is_empty());
 }
 
+/// DAEMONSET-6.
 #[test]
-fn a_set_that_is_being_deleted_does_nothing_at_all() {
+fn a_terminating_set_does_nothing() {
     let world = empty(2).rollout_to("b").pod(0, pod().orphan()).pod(1, pod().label("app", "other")).deleting();
     assert_eq!(world.plan().scope, Scope::Nothing);
     assert!(world.actions().is_empty(), "{:?}", world.actions());
 }
 
+/// DAEMONSET-11, DAEMONSET-57.
 #[test]
-fn while_writes_are_not_seen_only_the_status_is_written_and_the_generation_is_not() {
+fn until_the_cache_shows_own_writes_only_the_status_is_written_without_the_generation() {
     let mut world = world(2).rollout_to("b").without_pod(1).status_of(json!({"observedGeneration": 2}));
     world.blocked =
         Some(Blocked { why: "1 deleted pods are not terminating yet".to_owned(), at_most: Duration::from_secs(2) });
@@ -40,6 +43,7 @@ fn while_writes_are_not_seen_only_the_status_is_written_and_the_generation_is_no
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(2)));
 }
 
+/// DAEMONSET-18, DAEMONSET-69.
 #[test]
 fn pods_are_claimed_before_any_is_created() {
     let orphan = empty(2).pod(0, pod().orphan());
@@ -48,40 +52,46 @@ fn pods_are_claimed_before_any_is_created() {
     let released = world(2).pod(0, pod().label("app", "other"));
     assert_eq!(
         released.actions(),
-        ["release Pod p0: the selector no longer matches it", "create 1 Pod: node n0: it has none", "write the status"]
+        [
+            "release Pod p0: the selector no longer matches it",
+            "create 1 Pod: node n0: it has no Pod",
+            "write the status"
+        ]
     );
 }
 
 #[test]
-fn an_explanation_says_how_a_set_stands() {
+fn an_explanation_shows_the_state_of_a_set() {
     let plan = world(3).rollout_to("b").pod(1, pod().of("b").ready(4)).spec("minReadySeconds", json!(10)).plan();
     assert_eq!(
         plan.situation(),
-        "3 nodes should run a Pod: 3 have one, 3 ready, 2 available, 1 of revision b; 0 others have one"
+        "3 nodes should run a Pod: 3 have one, 3 ready, 2 available, 1 of revision b; 0 other nodes have one"
     );
     assert_eq!(
         plan.waiting(),
         [
             "2 outdated Pods wait: maxUnavailable is 1, and 1 nodes have no available Pod",
-            "node n1: Pod p1 is not available yet, or there are several",
+            "node n1: Pod p1 is not available yet, or the node has several Pods",
             "a Pod becomes available, or a failed Pod may be deleted, in 6s"
         ]
     );
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(6)));
 }
 
+/// DAEMONSET-28.
 #[test]
-fn pods_without_a_node_are_left_alone_and_reported() {
+fn pods_without_a_node_are_ignored_and_reported() {
     let mut world = world(1);
     world.pods.push(pod().pending().named("stray", ""));
     world.pods[1]["spec"] = json!({});
     let plan = world.plan();
     assert!(plan.deletes.is_empty() && plan.creates.is_empty());
-    assert_eq!(plan.waiting(), ["1 Pods are left alone: they neither run on a node nor name one"]);
+    assert_eq!(plan.waiting(), ["1 Pods are ignored: they are neither bound nor pinned to a node"]);
 }
 
+/// DAEMONSET-58.
 #[test]
-fn nothing_is_done_for_a_set_at_rest() {
+fn a_settled_set_needs_no_request() {
     let settled = json!({"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberAvailable": 2,
         "updatedNumberScheduled": 2, "observedGeneration": 3});
     let world = world(2).status_of(settled);
@@ -90,8 +100,9 @@ fn nothing_is_done_for_a_set_at_rest() {
     assert!(plan.waiting().is_empty() && plan.due.is_none());
 }
 
+/// DAEMONSET-70.
 #[test]
-fn work_begins_after_the_node_whose_pod_was_refused_and_comes_round_to_it() {
+fn work_begins_after_the_refused_node_and_wraps_around() {
     let refused = |node: &str| Cursor(Some(Text::new(node)));
     let mut missing = empty(4);
     assert_eq!(missing.work(), ["+n0", "+n1", "+n2", "+n3"]);
@@ -99,7 +110,7 @@ fn work_begins_after_the_node_whose_pod_was_refused_and_comes_round_to_it() {
     assert_eq!(missing.work(), ["+n2", "+n3", "+n0", "+n1"]);
     missing.cursors.create = refused("n3");
     assert_eq!(missing.work(), ["+n0", "+n1", "+n2", "+n3"]);
-    // Each node gets its turn, also if only one Pod is replaced at a time.
+    // Each node gets its turn, even if only one Pod is replaced at a time.
     let mut outdated = world(3).rollout_to("b");
     for (after, deleted) in [("n0", "-p1"), ("n1", "-p2"), ("n2", "-p0")] {
         outdated.cursors.delete = refused(after);
@@ -112,8 +123,9 @@ fn work_begins_after_the_node_whose_pod_was_refused_and_comes_round_to_it() {
     assert_eq!(surge.work(), ["+n0", "+n1", "+n2"]);
 }
 
+/// DAEMONSET-68.
 #[test]
-fn nodes_that_wait_for_an_answer_or_an_adoption_keep_no_other_node_from_being_updated() {
+fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
     let lost = world(3).rollout_to("b").without_pod(0).lost_create(0);
     let orphan = world(3).rollout_to("b").pod(0, pod().orphan()).manages();
     for world in [lost, orphan] {
@@ -122,14 +134,15 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_keep_no_other_node_from_being_up
         assert_eq!(world.clone().limits(json!(2), json!(0)).work(), ["-p1"]);
         assert_eq!(world.limits(json!(0), json!(1)).work(), ["+n1"]);
     }
-    // Neither gets a second Pod.
+    // A node with an orphan gets no second Pod.
     let world = world(2).rollout_to("b").second(0, pod().orphan()).manages().limits(json!(0), json!(2));
     assert_eq!(world.work(), ["+n1"]);
 }
 
+/// DAEMONSET-70.
 #[test]
-fn nodes_that_are_held_back_take_the_place_of_no_other_node() {
-    // More nodes are held back than one sync creates Pods for, and they come first.
+fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
+    // The number of held-back nodes exceeds the limit of creations, and they come first.
     let mut missing = empty(5).pod(0, pod().orphan()).pod(1, pod().orphan()).lost_create(2).manages();
     missing.limits.burst = 2;
     assert_eq!(missing.work(), ["+n3", "+n4"]);
@@ -139,10 +152,11 @@ fn nodes_that_are_held_back_take_the_place_of_no_other_node() {
     let mut unready = orphans(unready.limits(json!(0), json!(1)));
     unready.limits.burst = 2;
     assert_eq!(unready.work(), ["+n2", "+n3"]);
-    // Nothing is left for later syncs but what is held back.
+    // Only the nodes that are held back remain.
     assert_eq!(unready.plan().deferred.total(), 0);
 }
 
+/// DAEMONSET-75.
 #[test]
 fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated() {
     let twins =
@@ -150,7 +164,7 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
     let snapshot = twins(world(3)).snapshot();
     assert_eq!((snapshot.revisions.hash.as_str(), snapshot.nodes.tally.updated), ("twin", 2));
     assert_eq!(snapshot.relabel.len(), 1);
-    // The server has refused to relabel the Pod: it stays, and counts as a new one where there are two.
+    // The server has refused to relabel the Pod: the Pod stays, and counts as new.
     let unchanged = |world: World| {
         let mut snapshot = world.snapshot();
         snapshot.relabel.clear();
@@ -159,16 +173,17 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
     };
     assert_eq!(unchanged(twins(world(3))), ["p2"]);
     let surge = twins(world(3)).limits(json!(0), json!(1)).second(0, pod().of("twin"));
-    assert_eq!(unchanged(surge).len(), 1, "it is one of two new Pods");
+    assert_eq!(unchanged(surge).len(), 1, "both Pods on the node count as new");
 }
 
+/// DAEMONSET-68.
 #[test]
 fn a_pod_that_may_have_been_created_counts_against_the_surge_of_the_others() {
     let surge = |max: i32| world(4).rollout_to("b").lost_create(0).limits(json!(0), json!(max));
     assert!(surge(1).work().is_empty());
     assert_eq!(surge(2).work(), ["+n1"]);
     assert_eq!(surge(4).work(), ["+n1", "+n2", "+n3"]);
-    // An outdated Pod that is not available is replaced whatever the limit, also if its node comes last.
+    // An outdated Pod that is not available is replaced regardless of the limit, even if its node comes last.
     let mut unavailable = surge(1).pod(2, pod().unready());
     unavailable.cursors.create = Cursor(Some(Text::new("n0")));
     assert_eq!(unavailable.work(), ["+n2"]);

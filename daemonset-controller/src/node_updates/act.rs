@@ -1,4 +1,4 @@
-//! Nothing is sent: the sets are enqueued as soon as it is decided which they are.
+//! An empty act: the loop sends no requests, and enqueues sets when a plan is recorded.
 
 use std::{
     convert::Infallible,
@@ -7,10 +7,10 @@ use std::{
 
 use common::io::{Failed, Io, Requeue};
 
-/// No memory is changed.
+/// This loop has no notes.
 pub(crate) type Note = Infallible;
 
-/// Ends at once.
+/// Ends the sync without a request.
 pub(crate) fn act(_: Io<'_, Note>) -> Ready<Result<Requeue, Failed>> {
     ready(Ok(Requeue::AsPlanned))
 }

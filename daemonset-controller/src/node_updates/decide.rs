@@ -1,19 +1,19 @@
-//! Which DaemonSets a change of a node concerns.
+//! Chooses the DaemonSets that a change of a node concerns.
 
 use super::{plan::Affected, snapshot::Concern};
 use crate::snapshot::nodes::Eligibility;
 
-/// Decides which sets are synced.
+/// Returns the sets that must be synced after a change of a node.
 pub(crate) fn decide(concerns: &[Concern]) -> Affected {
     let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set.clone()).collect();
     Affected { sets, of: concerns.len() }
 }
 
 impl Concern {
-    /// Whether the DaemonSet is to be synced. Upstream: `pkg/controller/daemon`, `syncNodeUpdate`.
+    /// Whether the DaemonSet must be synced. Upstream: `pkg/controller/daemon`, `syncNodeUpdate`.
     ///
-    /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but stop counting as desired. A placement that was not
-    /// compared with the node is left to the sync of its DaemonSet.
+    /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but cease to count as desired. If the placement was
+    /// not compared with the node, the sync of the DaemonSet compares it.
     fn is_affected(&self) -> bool {
         let Some(now) = self.now else { return true };
         let counted = self.before.unwrap_or(Eligibility::Leaves);
@@ -32,10 +32,11 @@ mod tests {
     use super::*;
     use Eligibility::{Leaves, Runs, Stays, Vanished};
 
+    /// DAEMONSET-9, DAEMONSET-73.
     #[test]
-    fn a_set_is_synced_if_the_node_may_change_what_it_has_or_counts() {
+    fn a_set_is_synced_if_the_node_may_change_its_pods_or_counts() {
         for (before, now, scheduled, misscheduled, affected) in [
-            // As upstream.
+            // The same as upstream.
             (None, Runs, false, false, true),
             (None, Leaves, false, false, false),
             (Some(Runs), Runs, true, false, false),
@@ -54,7 +55,7 @@ mod tests {
         ] {
             let concern = Concern { set: Key::new("shop", "agent"), before, now: Some(now), scheduled, misscheduled };
             assert_eq!(concern.is_affected(), affected, "{concern:?}");
-            assert!(Concern { now: None, ..concern }.is_affected(), "what was not compared is not known");
+            assert!(Concern { now: None, ..concern }.is_affected(), "without a comparison, the set must be synced");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From a node to the DaemonSets that it may concern.
+//! Finds the DaemonSets that a changed node may concern.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     snapshot::nodes::Eligibility,
 };
 
-/// What the roster of a set has about a node.
+/// The state of a node in the roster of a set.
 struct Known {
     set: Key,
     template: Arc<DaemonTemplate>,
@@ -19,10 +19,11 @@ struct Known {
     scheduled: bool,
 }
 
-/// Compares the placements of sets with a node, the smallest first, in at most that many comparisons of their parts. The sets of the
-/// others come with `None`.
+/// Compares the placements of sets with a node, the smallest placement first, in at most `at_most` comparisons of their parts.
+/// The result is `None` for placements that were not compared.
 ///
-/// All nodes may change at once, and nothing else runs during one comparison: the sizes of placements must not decide how long it takes.
+/// All nodes may change at the same time, and a comparison blocks its thread, so its duration must not depend on the sizes of
+/// placements.
 fn compare(
     mut known: Vec<Known>,
     at_most: usize,
@@ -43,7 +44,7 @@ impl NodeUpdates {
     pub(crate) fn concerns(&self, node: &Key) -> Vec<Concern> {
         let controller = &self.0;
         let name = Text::new(&node.name);
-        // The placement is compared without the lock of the roster: its size is decided by users.
+        // Users decide the size of a placement, so it is compared without the lock of the roster.
         let known = controller.rosters.each(|set, roster| Known {
             set: set.clone(),
             template: Arc::clone(&roster.template),
@@ -81,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// A set whose placement takes that many values, and on whose node nothing changes.
+    /// A set with an unchanged node, and with a placement of this number of values.
     fn known(name: &str, values: usize) -> Known {
         let values: Vec<String> = (0..values).map(|n| format!("v{n}")).collect();
         let terms = json!([{"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": values}]}]);
@@ -96,8 +97,9 @@ mod tests {
         }
     }
 
+    /// DAEMONSET-64.
     #[test]
-    fn a_change_of_a_node_costs_no_more_comparisons_than_a_step_has() {
+    fn a_change_of_a_node_costs_at_most_one_step_of_comparisons() {
         let hostile = (0..50).map(|n| known(&format!("hostile-{n}"), 600));
         let usual = ["dns", "logs", "proxy"].map(|name| known(name, 5));
         let sizes = RefCell::new(Vec::new());
@@ -115,7 +117,7 @@ mod tests {
             misscheduled: false,
         });
         let affected = decide(&concerns.collect::<Vec<_>>());
-        // The usual sets and three others are compared, and nothing has changed for them.
+        // The usual sets and three hostile sets are compared, and nothing has changed for them.
         assert_eq!((count, affected.sets.len(), affected.of), (6, 47, 53));
         assert!(affected.sets.iter().all(|set| set.name.starts_with("hostile")));
     }

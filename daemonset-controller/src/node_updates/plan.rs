@@ -1,12 +1,12 @@
-//! The DaemonSets that a changed node concerns.
+//! The plan of the loop of changed nodes.
 
 use common::{controller::Explain, explain::Lines, meta::Key};
 
-/// The sets that a changed node concerns.
+/// The DaemonSets to sync after a change of a node.
 #[derive(Debug)]
 pub(crate) struct Affected {
     pub(crate) sets: Vec<Key>,
-    /// Of how many.
+    /// Number of DaemonSets that were considered.
     pub(crate) of: usize,
 }
 

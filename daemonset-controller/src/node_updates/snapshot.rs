@@ -1,20 +1,20 @@
-//! What is known of the DaemonSets that a changed node may concern.
+//! The input of the loop of changed nodes.
 
 use common::meta::Key;
 
 use crate::snapshot::nodes::Eligibility;
 
-/// A DaemonSet as a change of a node finds it.
+/// The state of a changed node for one DaemonSet.
 #[derive(Clone, Debug)]
 pub(crate) struct Concern {
-    /// The DaemonSet.
+    /// Key of the DaemonSet.
     pub(crate) set: Key,
-    /// What it did on the node when its Pods there were last counted; `None` if nothing of the node counted.
+    /// The eligibility of the node when its Pods were last counted; `None` if the roster does not list the node.
     pub(crate) before: Option<Eligibility>,
-    /// What it does there now; `None` if its placement is too large to be compared with the node here.
+    /// The present eligibility of the node; `None` if the placement is too large to be compared here.
     pub(crate) now: Option<Eligibility>,
-    /// Whether it has Pods on the node.
+    /// Whether the DaemonSet has Pods on the node.
     pub(crate) scheduled: bool,
-    /// Whether its status has Pods where none should run.
+    /// Whether `status.numberMisscheduled` of the DaemonSet is above zero.
     pub(crate) misscheduled: bool,
 }

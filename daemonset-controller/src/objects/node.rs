@@ -1,4 +1,4 @@
-//! Nodes, as far as they decide which Pods may run there.
+//! The projection of a Node.
 
 use common::{
     intern::Text,
@@ -10,10 +10,10 @@ use common::{
 };
 use serde::Deserialize;
 
-/// Nodes on the API server.
+/// The resource `nodes` of the core group.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
-/// A Node: its name, labels and taints. The parser skips its conditions, images and everything else.
+/// The name, labels and taints of a Node. The parser skips all other fields, above all conditions and images.
 #[derive(Debug, Deserialize)]
 pub struct Node {
     metadata: Meta,
@@ -29,22 +29,22 @@ struct Spec {
 }
 
 impl Node {
-    /// Its name.
+    /// Returns `metadata.name`.
     pub fn name(&self) -> Text {
         Text::new(&self.metadata.name)
     }
 
-    /// The value of a label.
+    /// Returns the value of the label `key`, if the Node has the label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.metadata.labels.get(key)
     }
 
-    /// Its taints with the effects `NoSchedule` and `NoExecute`.
+    /// Returns the taints with the effects `NoSchedule` and `NoExecute`, without the times at which they were added.
     pub fn taints(&self) -> &[Taint] {
         &self.spec.taints
     }
 
-    /// Whether the same Pods may run on both states of a Node.
+    /// Whether two versions of a Node have the same labels and taints, so that the same Pods may run there.
     pub fn admits_the_same_as(&self, other: &Self) -> bool {
         self.metadata.labels == other.metadata.labels && self.spec.taints == other.spec.taints
     }
@@ -83,6 +83,7 @@ mod tests {
         node
     }
 
+    /// DAEMONSET-3.
     #[test]
     fn heartbeats_images_and_times_of_taints_change_nothing() {
         let taint = |time: &str| json!({"key": "k", "effect": "NoSchedule", "timeAdded": time});
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_labels_and_taints_is_read() {
+    fn a_node_without_labels_and_taints_is_decoded() {
         let node = node(&json!({"metadata": {"name": "n"}}));
         assert_eq!((node.name().as_str(), node.label("a"), node.taints().len()), ("n", None, 0));
     }

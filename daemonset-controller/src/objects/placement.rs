@@ -1,4 +1,4 @@
-//! What a Pod template says about the nodes on which its Pods may run.
+//! The requirements of a Pod template on nodes.
 
 use common::{
     intern::{Labels, Text},
@@ -8,7 +8,7 @@ use common::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Taints of nodes that every daemon Pod tolerates, with their effects, in the order in which Pods get the tolerations.
+/// Key and effect of the taints that every daemon Pod tolerates, in the order of the added tolerations.
 ///
 /// Upstream: `pkg/controller/daemon/util`, `AddOrUpdateDaemonPodTolerations`.
 const TOLERATED: &[(&str, &str)] = &[
@@ -19,36 +19,36 @@ const TOLERATED: &[(&str, &str)] = &[
     ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
 ];
-/// The same for Pods that use the network of their node.
+/// Key and effect of the taint that Pods with `hostNetwork` tolerate in addition.
 const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
 
-/// Where the Pods of a template may run.
+/// The nodes on which the Pods of a template may run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The only node, if the template names one; empty otherwise.
+    /// `spec.nodeName` of the template; empty if the template names no node.
     pub node_name: Text,
     /// Labels that a node must have.
     pub node_selector: Labels,
     /// Terms of the required node affinity, one of which must match; `None` without a required node affinity.
     pub terms: Option<Vec<Term>>,
-    /// What the Pods tolerate: the template's tolerations, and those that every daemon Pod gets.
+    /// The template's tolerations, and the tolerations that every daemon Pod gets.
     pub tolerations: Vec<Toleration>,
     /// Whether the Pods use the network of their node.
     pub host_network: bool,
-    /// How many comparisons with a node it takes at most.
+    /// Greatest number of comparisons of the placement's parts with one node.
     size: usize,
 }
 
 /// A term of a required node affinity.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Term {
-    /// It has no requirement, or one that breaks the rules: no node matches.
+    /// The term has no requirement or an invalid one, so no node matches.
     Never,
     /// Every requirement must be met.
     All {
-        /// Requirements on labels.
+        /// Requirements on labels (`matchExpressions`).
         labels: Vec<LabelRequirement>,
-        /// Requirements on fields.
+        /// Requirements on fields (`matchFields`).
         fields: Vec<FieldRequirement>,
     },
 }
@@ -70,14 +70,14 @@ pub enum LabelRequirement {
     Lt(Text, i64),
 }
 
-/// A requirement on a field of a node. The only field that is known is `metadata.name`; every other one is empty.
+/// A requirement on a field of a node. Only `metadata.name` is known; every other field counts as empty.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
-    /// The name of the field.
+    /// Path of the field, for example `metadata.name`.
     pub field: Text,
-    /// Its value.
+    /// The value with which the field is compared.
     pub value: Text,
-    /// Whether the field must have the value, or must not have it.
+    /// Whether the field must have the value (`In`) or must not have it (`NotIn`).
     pub equal: bool,
 }
 
@@ -125,7 +125,7 @@ struct Requirement {
 }
 
 impl Placement {
-    /// Reads the specification of a Pod template. The error says what the API server's validation would have refused.
+    /// Parses the `spec` of a Pod template. The error names a value that the API server's validation refuses.
     pub fn new(spec: &Value) -> Result<Self, String> {
         let wire = Option::<Wire>::deserialize(spec).map_err(|error| format!("spec.template.spec: {error}"))?;
         let wire = wire.unwrap_or_default();
@@ -147,24 +147,24 @@ impl Placement {
         Ok(Self { node_name: wire.node_name, node_selector, terms, tolerations, host_network, size })
     }
 
-    /// How many comparisons of its parts a comparison with one node takes at most.
+    /// Returns the greatest number of comparisons of the placement's parts with one node.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// With how many nodes it can be compared in that many comparisons of its parts; at least one.
+    /// Returns how many nodes can be compared with the placement in this number of comparisons; at least one.
     pub(crate) fn nodes_in(&self, comparisons: usize) -> usize {
         (comparisons / self.size).max(1)
     }
 }
 
-/// Key and effect of the tolerations that every daemon Pod gets.
+/// Returns key and effect of the tolerations that every daemon Pod gets.
 pub(crate) fn automatic_tolerations(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
     TOLERATED.iter().copied().chain(host_network.then_some(TOLERATED_ON_HOST_NETWORK))
 }
 
 impl Term {
-    /// How many comparisons with a node it takes at most.
+    /// Returns the greatest number of comparisons with one node.
     fn size(&self) -> usize {
         match self {
             Self::Never => 1,
@@ -192,7 +192,7 @@ impl LabelRequirement {
         }
     }
 
-    /// `None` if the requirement breaks the rules. Upstream: `apimachinery/pkg/labels`, `NewRequirement`.
+    /// Parses a requirement on a label; `None` if it is invalid. Upstream: `apimachinery/pkg/labels`, `NewRequirement`.
     fn new(wire: &Requirement) -> Option<Self> {
         let key = wire.key.clone();
         let values = wire.values.as_deref().unwrap_or_default();
@@ -216,7 +216,7 @@ impl LabelRequirement {
 }
 
 impl FieldRequirement {
-    /// `None` if the requirement breaks the rules.
+    /// Parses a requirement on a field; `None` if it is invalid.
     fn new(wire: &Requirement) -> Option<Self> {
         let equal = match wire.operator.as_str() {
             "In" => true,

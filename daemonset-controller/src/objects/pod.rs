@@ -1,4 +1,4 @@
-//! Pods, and the nodes that they are meant for.
+//! Pods, and the nodes to which they are bound or pinned.
 
 use std::{borrow::Cow, ops::Deref};
 
@@ -18,10 +18,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::{DAEMON_SETS, HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 
-/// The key of the field by which a Pod is pinned to a node.
+/// Key of the field that pins a Pod to a node.
 const NODE_NAME_FIELD: &str = "metadata.name";
 
-/// A Pod that is controlled by a DaemonSet or that has no controller.
+/// A cached Pod that a DaemonSet controls, or an orphan.
 #[derive(Clone, Debug)]
 pub struct CachedPod {
     pod: Pod,
@@ -36,48 +36,50 @@ impl Deref for CachedPod {
 }
 
 impl CachedPod {
-    /// Its metadata.
+    /// Returns the metadata, without annotations and finalizers.
     pub fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
-    /// The name of the node that it runs on or is pinned to; empty if there is no such node.
+    /// Returns the name of the node to which the Pod is bound or pinned; empty if there is none.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `GetTargetNodeName`.
     pub fn target(&self) -> &Text {
         &self.target
     }
 
-    /// Whether its controller is the DaemonSet of that name and uid. The set must be in its namespace.
+    /// Whether the controller is the DaemonSet with this name and uid. The set must be in the Pod's namespace.
     ///
-    /// Events find the roster of a Pod by the name of its controller, so that a Pod that names another set belongs to no roster.
+    /// Events find the roster of a Pod by the name in its controller reference, so a Pod with another name there belongs to no
+    /// roster.
     pub(crate) fn is_controlled_by(&self, set: &str, uid: &Uid) -> bool {
         self.pod.meta.controller().is_some_and(|controller| {
             controller.kind == DAEMON_SETS.kind && *controller.name == *set && controller.uid == *uid
         })
     }
 
-    /// Whether it is bound to a node.
+    /// Whether `spec.nodeName` is set.
     pub fn is_bound(&self) -> bool {
         !self.pod.node.is_empty()
     }
 
-    /// The hash of its revision; empty without the label.
+    /// Returns the value of the label `controller-revision-hash`; empty without the label.
     pub fn hash(&self) -> &str {
         self.pod.meta.labels.get(HASH_LABEL).unwrap_or_default()
     }
 
-    /// Whether it lacks the label of its hash, by which Pods are watched. A label without a value is one.
+    /// Whether the Pod lacks `controller-revision-hash`, the label by which Pods are watched. An empty value is not a missing
+    /// label.
     pub fn is_unlabelled(&self) -> bool {
         self.pod.meta.labels.get(HASH_LABEL).is_none()
     }
 
-    /// The generation of its template, as the label has it.
+    /// Returns the value of the label `pod-template-generation`.
     pub fn template_generation(&self) -> Option<&str> {
         self.pod.meta.labels.get(TEMPLATE_GENERATION_LABEL)
     }
 
-    /// Whether it is terminal and its deletion was requested: for every decision it does not exist any more.
+    /// Whether the Pod has finished and is terminating. Every decision ignores such a Pod.
     pub fn is_leaving(&self) -> bool {
         self.pod.phase.is_terminal() && self.pod.meta.is_deleting()
     }
@@ -174,7 +176,7 @@ impl WireSpec<'_> {
     }
 }
 
-/// What this crate reads of a Pod's `status`. The parser skips everything else, the containers' statuses above all.
+/// The fields of a Pod's `status` that this crate reads. The parser skips all others, above all the container statuses.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
@@ -228,8 +230,9 @@ mod tests {
         json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
     }
 
+    /// DAEMONSET-28.
     #[test]
-    fn a_pod_is_meant_for_the_node_it_runs_on_or_is_pinned_to() {
+    fn the_target_of_a_pod_is_the_node_to_which_it_is_bound_or_pinned() {
         let field =
             |operator: &str, values: Value| json!({"key": "metadata.name", "operator": operator, "values": values});
         let term = |field: Value| json!({"matchFields": [field]});
@@ -253,8 +256,9 @@ mod tests {
         assert_eq!(pod(both).target(), "bound");
     }
 
+    /// DAEMONSET-2.
     #[test]
-    fn only_pods_that_concern_us_are_cached() {
+    fn only_pods_of_sets_and_orphans_are_cached() {
         for (owner, keep) in [(Some("DaemonSet"), true), (None, true), (Some("ReplicaSet"), false)] {
             let owners: Vec<Value> = owner
                 .map(|kind| json!({"kind": kind, "name": "o", "uid": "u", "controller": true}))

@@ -1,4 +1,4 @@
-//! DaemonSets.
+//! The projection of a DaemonSet.
 
 use common::{
     intern::Text,
@@ -14,76 +14,75 @@ use serde_json::Value;
 
 use super::{DAEMON_SETS, TEMPLATE_GENERATION};
 
-/// A DaemonSet.
+/// The fields of a DaemonSet that the controller reads.
 ///
-/// An object with values that the API server's validation refuses (negative counts, no selector, no template) is not read at
-/// all.
+/// Values that the API server's validation refuses (negative counts, no selector, no template) are an error of the decoder.
 #[derive(Debug)]
 pub struct DaemonSet {
     /// Metadata, without finalizers.
     pub metadata: Meta,
-    /// How long a Pod must be ready before it is available, in seconds.
+    /// How long a Pod must be ready before it is available (`spec.minReadySeconds`), 0 by default.
     pub min_ready_seconds: i32,
-    /// Which Pods are its own.
+    /// `spec.selector`.
     pub selector: Selector,
-    /// Its Pod template as the server sent it.
+    /// `spec.template` as the server sent it.
     pub template: Raw,
-    /// How a new template reaches Pods.
+    /// `spec.updateStrategy`. Unknown types count as `OnDelete`.
     pub update: Update,
-    /// How many earlier revisions that no Pod has are kept.
+    /// How many earlier revisions are kept that no Pod has (`spec.revisionHistoryLimit`), 10 by default.
     pub history: i32,
-    /// As stored.
+    /// The stored status.
     pub status: Status,
 }
 
-/// `updateStrategy`.
+/// The way in which a changed template reaches existing Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Users delete Pods, and new ones are of the new template.
+    /// Users delete Pods, and the controller creates the replacements from the new template.
     OnDelete,
-    /// Pods are replaced, within limits that are numbers or percentages of the nodes that run a Pod.
+    /// The controller replaces outdated Pods. The limits are numbers, or percentages of the nodes on which a Pod should run.
     Rolling {
-        /// How many nodes may be without an available Pod.
+        /// How many nodes may be without an available Pod; 1 by default.
         max_unavailable: Option<IntOrString>,
-        /// How many nodes may have a new Pod beside the old one.
+        /// How many nodes may have a new Pod beside the old one; 0 by default.
         max_surge: Option<IntOrString>,
     },
 }
 
-/// The status of a set, in the API's terms.
+/// The fields of a set's `status` that this controller writes.
 ///
-/// Fields the API leaves out when they are zero are written as null, so that a merge patch removes them. Conditions belong to other
-/// writers, and the collision count is written by itself: both stay.
+/// A field that the API omits when it is zero is written as null, so that a merge patch removes it. The conditions, which belong
+/// to other writers, stay, and so does the collision count, which is written separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// Nodes that should run a Pod and have one.
+    /// Number of nodes that should run a Pod and have a Pod.
     pub current_number_scheduled: i32,
-    /// Nodes that should not run a Pod and have one.
+    /// Number of nodes that should not run a Pod and have a Pod.
     pub number_misscheduled: i32,
-    /// Nodes that should run a Pod.
+    /// Number of nodes that should run a Pod.
     pub desired_number_scheduled: i32,
-    /// Nodes that should run a Pod and have a ready one.
+    /// Number of nodes that should run a Pod and have a ready Pod.
     pub number_ready: i32,
-    /// The generation all of this was computed for.
+    /// The generation of the set from which the status was computed.
     #[serde(serialize_with = "zero_as_null")]
     pub observed_generation: i64,
-    /// Nodes that should run a Pod and have one of the current template.
+    /// Number of nodes that should run a Pod and have a Pod of the current template.
     #[serde(serialize_with = "zero_as_null")]
     pub updated_number_scheduled: i32,
-    /// Nodes that should run a Pod and have an available one.
+    /// Number of nodes that should run a Pod and have an available Pod.
     #[serde(serialize_with = "zero_as_null")]
     pub number_available: i32,
-    /// Nodes that should run a Pod and have no available one.
+    /// Number of nodes that should run a Pod and have no available Pod.
     #[serde(serialize_with = "zero_as_null")]
     pub number_unavailable: i32,
-    /// How often the name of a revision was taken by another one.
+    /// How often the name of a new revision was taken by a revision of another template.
     #[serde(skip_serializing)]
     pub collision_count: Option<i32>,
 }
 
 impl Status {
-    /// Whether it is worth a write onto `stored`.
+    /// Whether this status must be written over `stored`. A different collision count alone is no reason to write.
     pub fn differs(&self, stored: &Self) -> bool {
         let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
         self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
@@ -95,8 +94,8 @@ fn zero_as_null<N: Default + PartialEq + Serialize, S: Serializer>(n: &N, serial
 }
 
 impl DaemonSet {
-    /// The generation of its template, which Pods made from it carry in a label. `None` without the annotation, or if it is not a
-    /// number.
+    /// Returns the generation of the template in the annotation, which Pods get as a label; `None` without the annotation, or if
+    /// it is not a number.
     pub fn template_generation(&self) -> Option<i64> {
         self.metadata.annotations.get(TEMPLATE_GENERATION)?.parse().ok()
     }
@@ -185,7 +184,7 @@ impl Wire {
                 let WireRolling { max_unavailable, max_surge } = update.rolling_update.unwrap_or_default();
                 Update::Rolling { max_unavailable, max_surge }
             }
-            // A strategy that this version does not know replaces nothing.
+            // An unknown strategy replaces no Pods.
             Some(_) => Update::OnDelete,
             None => Update::Rolling { max_unavailable: None, max_surge: None },
         };
@@ -219,8 +218,9 @@ mod tests {
         serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
     }
 
+    /// DAEMONSET-4.
     #[test]
-    fn a_set_is_read_as_far_as_it_matters() {
+    fn a_set_is_decoded_with_defaults() {
         let set = read(&agent()).unwrap();
         assert_eq!((set.min_ready_seconds, set.history, set.template_generation()), (5, 10, Some(7)));
         assert_eq!((set.status.number_ready, set.status.collision_count), (2, None));
@@ -228,6 +228,7 @@ mod tests {
         assert_eq!(set.update, limits);
     }
 
+    /// DAEMONSET-46.
     #[test]
     fn surge_is_allowed_by_any_positive_limit() {
         for (surge, allowed) in [
@@ -247,15 +248,17 @@ mod tests {
         }
     }
 
+    /// DAEMONSET-55.
     #[test]
-    fn a_strategy_that_nobody_knows_replaces_nothing() {
+    fn an_unknown_strategy_replaces_nothing() {
         let mut object = agent();
         object["spec"]["updateStrategy"]["type"] = json!("Sometimes");
         assert_eq!(read(&object).unwrap().update, Update::OnDelete);
     }
 
+    /// DAEMONSET-4.
     #[test]
-    fn absurd_objects_are_not_read() {
+    fn invalid_objects_are_refused() {
         for (path, value, error) in [
             ("/spec/minReadySeconds", json!(-1), "spec.minReadySeconds is -1"),
             ("/spec/minReadySeconds", json!(3_000_000_000_i64), "spec.minReadySeconds is 3000000000"),
@@ -275,8 +278,9 @@ mod tests {
         assert!(read(&object).unwrap_err().contains("spec.revisionHistoryLimit is -2"));
     }
 
+    /// DAEMONSET-58.
     #[test]
-    fn a_status_is_written_as_the_server_shows_it() {
+    fn omitted_zeros_of_a_status_are_written_as_null() {
         let status = Status { number_ready: 1, observed_generation: 2, collision_count: Some(3), ..Status::default() };
         assert_eq!(
             serde_json::to_value(&status).unwrap(),
@@ -285,8 +289,9 @@ mod tests {
         );
     }
 
+    /// DAEMONSET-58.
     #[test]
-    fn a_status_is_worth_a_write_for_its_counts_and_for_a_newer_generation() {
+    fn a_status_differs_by_its_counts_and_by_a_newer_generation() {
         let stored = Status { number_ready: 1, observed_generation: 2, ..Status::default() };
         assert!(!Status { collision_count: Some(1), ..stored.clone() }.differs(&stored));
         assert!(!Status { observed_generation: 1, ..stored.clone() }.differs(&stored));

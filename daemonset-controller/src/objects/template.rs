@@ -1,4 +1,4 @@
-//! The Pod template of a DaemonSet: what its revision holds, and where its Pods may run.
+//! The Pod template of a DaemonSet in two forms: the data of its revision, and its requirements on nodes.
 
 use common::{
     hash::pod_template_hash,
@@ -13,12 +13,12 @@ use super::Placement;
 pub struct DaemonTemplate {
     /// The template in the form that revisions store.
     pub template: PodTemplate,
-    /// Where its Pods may run.
+    /// The nodes on which Pods of the template may run.
     pub placement: Placement,
 }
 
 impl DaemonTemplate {
-    /// Parses a template. The error says what the API server's validation would have refused.
+    /// Parses a template. The error names a value that the API server's validation refuses.
     pub fn new(raw: &Raw) -> Result<Self, String> {
         let template = PodTemplate::new(raw.clone(), Numbers::Exact)?;
         let value = raw.value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
@@ -26,7 +26,7 @@ impl DaemonTemplate {
         Ok(Self { template, placement })
     }
 
-    /// The hash that a new revision of this template gets after so many collisions of names.
+    /// Returns the hash of a new revision of this template after this number of collisions.
     pub fn hash(&self, collisions: Option<i32>) -> String {
         pod_template_hash(&self.template.raw().value().unwrap_or_default(), collisions)
     }

@@ -1,4 +1,4 @@
-//! What a plan says about itself.
+//! The explanation of a plan.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ impl Explain for Plan {
         }
         let tally = &self.tally;
         format!(
-            "{} nodes should run a Pod: {} have one, {} ready, {} available, {} of revision {}; {} others have one",
+            "{} nodes should run a Pod: {} have one, {} ready, {} available, {} of revision {}; {} other nodes have one",
             tally.desired, tally.current, tally.ready, tally.available, tally.updated, self.hash, tally.misscheduled,
         )
     }

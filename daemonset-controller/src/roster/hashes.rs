@@ -1,4 +1,4 @@
-//! The hashes that Pods carry in a label.
+//! The hashes in the labels of Pods.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,10 +6,10 @@ use common::intern::Text;
 
 use crate::objects::PodRef;
 
-/// The labels of the hash on the Pods that a set selects.
+/// The values of the label `controller-revision-hash` on the Pods that a set selects.
 #[derive(Debug, Default)]
 pub(crate) struct Hashes {
-    /// How many Pods carry a hash.
+    /// Number of Pods by hash.
     counts: BTreeMap<Text, usize>,
     /// Pods without the label, by name.
     unlabelled: BTreeMap<Arc<str>, PodRef>,
@@ -33,12 +33,12 @@ impl Hashes {
         }
     }
 
-    /// Whether a Pod carries that hash.
+    /// Whether a Pod has this hash.
     pub(crate) fn has(&self, hash: &str) -> bool {
         self.counts.contains_key(hash)
     }
 
-    /// The Pods without the label.
+    /// Returns the Pods without the label.
     pub(crate) fn unlabelled(&self) -> Vec<PodRef> {
         self.unlabelled.values().cloned().collect()
     }

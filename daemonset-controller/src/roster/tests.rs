@@ -9,7 +9,7 @@ use crate::{
     world::{World, empty, pod, read, world},
 };
 
-/// Everything that syncs see of a roster.
+/// Everything in a roster that syncs depend on.
 fn seen(roster: &Roster, world: &World) -> String {
     let set: Arc<DaemonSet> = read(&world.set);
     let nodes = roster.nodes(&set, 100, &world.cursors, &BTreeSet::new(), &world.around());
@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A Pod in that state; none at all in the last.
+/// A Pod in state `n`; no Pod in the last state.
 fn state(n: usize) -> Option<crate::world::PodBuilder> {
     Some(match n {
         0 => pod(),
@@ -55,9 +55,10 @@ fn state(n: usize) -> Option<crate::world::PodBuilder> {
 }
 
 proptest! {
-    /// Whatever happens, a roster that was kept up to date is the one that would be built anew.
+    /// After any events, an updated roster equals a roster that is built from the caches.
+    /// DAEMONSET-63.
     #[test]
-    fn events_lead_to_what_the_caches_say(steps in prop::collection::vec(step(), 1..25)) {
+    fn an_updated_roster_equals_a_new_roster(steps in prop::collection::vec(step(), 1..25)) {
         let mut world = world(3).spec("minReadySeconds", json!(20));
         let mut hash = "a";
         let uid = &read::<DaemonSet>(&world.set).metadata.uid.clone();
@@ -107,33 +108,34 @@ proptest! {
     }
 }
 
+/// DAEMONSET-63.
 #[test]
-fn a_sync_looks_at_the_nodes_of_which_something_has_changed() {
+fn a_sync_decides_only_the_changed_nodes() {
     let mut world = world(5000).spec("minReadySeconds", json!(60));
     let set: Arc<DaemonSet> = read(&world.set);
     let mut roster = world.roster("a");
     assert_eq!(roster.take_decided(), 5000);
     let around = world.around();
-    // Nothing has happened.
+    // No event: no node is decided.
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 0);
-    // One Pod was changed.
+    // An event of one Pod: one node is decided.
     let (old, new) = (pod().named("p7", "n7"), pod().ready(10).named("p7", "n7"));
     roster.remove(&read(&old));
     roster.insert(&read(&new));
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 1);
-    // One node was changed.
+    // A change of one node: one node is decided.
     roster.node_changed(&Text::new("n9"));
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 1);
-    // Time made one Pod available.
+    // One Pod has become available: one node is decided.
     around.update(&mut roster, &set, "a", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decided(), 1);
-    // A new revision concerns all.
+    // A new revision: all nodes are decided.
     around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decided(), 5000);
-    // A sync gets the one node that it may update, and three names for people.
+    // A sync gets only the one node that it may update, and at most three blocking nodes for the explanation.
     let nodes = roster.nodes(&set, 250, &world.cursors, &BTreeSet::new(), &around);
     assert_eq!((nodes.candidates.nodes.len(), nodes.candidates.count), (1, 5000));
     assert_eq!(nodes.blocking.nodes.len(), 0);
@@ -153,8 +155,8 @@ fn nodes_without_pods_on_which_none_should_run_are_not_kept() {
         .pod(8, pod());
     let mut roster = world.roster("a");
     assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5", "n8"]);
-    let gone: Value = world.pods[0].clone();
-    roster.remove(&read(&gone));
+    let removed: Value = world.pods[0].clone();
+    roster.remove(&read(&removed));
     world.around().update(&mut roster, &read::<DaemonSet>(&world.set), "a", world.now);
     assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5"]);
 }

@@ -10,18 +10,18 @@ use crate::{
     snapshot::nodes::Tally,
 };
 
-/// The counts, lists and timers to which each node contributes its standing.
+/// Counts, lists and timers over the standings of all nodes.
 #[derive(Default)]
 pub(super) struct Totals {
-    /// The counts.
+    /// The sum of the counts of all nodes.
     pub(super) tally: Tally,
-    /// The nodes on which something is to be done.
+    /// The nodes that need an action or block a rollout.
     pub(super) lists: Lists,
-    /// When the passing of time changes a node.
+    /// The times at which a node changes without an event, with the node.
     timers: BTreeSet<(Timestamp, Text)>,
 }
 
-/// The nodes on which something is to be done, by what it is.
+/// The nodes that need an action or block a rollout, by kind.
 #[derive(Default)]
 pub(super) struct Lists {
     pub(super) create: BTreeSet<Text>,
@@ -34,7 +34,7 @@ pub(super) struct Lists {
 }
 
 impl Totals {
-    /// Adds what a node contributes.
+    /// Adds the standing of a node.
     pub(super) fn add(&mut self, node: &Text, standing: &Standing) {
         self.tally += standing.tally;
         for list in self.lists.of(standing) {
@@ -43,7 +43,7 @@ impl Totals {
         self.timers.extend(standing.due.map(|due| (due, node.clone())));
     }
 
-    /// Takes back what a node has contributed.
+    /// Removes the standing of a node, as it was added.
     pub(super) fn subtract(&mut self, node: &Text, standing: &Standing) {
         self.tally -= standing.tally;
         for list in self.lists.of(standing) {
@@ -62,14 +62,14 @@ impl Totals {
         })
     }
 
-    /// When the passing of time next changes a node.
+    /// Returns the first time at which a node changes without an event.
     pub(super) fn due(&self) -> Option<Timestamp> {
         self.timers.first().map(|(due, _)| *due)
     }
 }
 
 impl Lists {
-    /// The lists of a standing.
+    /// Returns the lists to which a node with this standing belongs.
     fn of(&mut self, standing: &Standing) -> impl Iterator<Item = &mut BTreeSet<Text>> {
         let rollout = match standing.rollout {
             Rollout::Settled => None,

@@ -1,4 +1,4 @@
-//! The revisions of a set.
+//! The revisions of a set in a snapshot.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,45 +6,47 @@ use common::intern::Text;
 
 use crate::objects::RevisionRef;
 
-/// The revisions of a set, and what is to be written so that they are as they should be.
+/// The revisions of a set, divided by the changes that they need.
 #[derive(Clone, Debug)]
 pub struct Revisions {
-    /// Revisions to adopt.
+    /// Orphaned revisions that the selector matches.
     pub adopt: Vec<RevisionRef>,
-    /// Revisions to release.
+    /// Revisions of the set that the selector no longer matches.
     pub release: Vec<RevisionRef>,
-    /// Revisions without the label of the hash. They get their own name as hash.
+    /// Revisions without the label of the hash. They are labelled with their own name.
     pub unlabelled: Vec<RevisionRef>,
-    /// Revisions of other templates, oldest first.
+    /// Revisions of earlier templates, oldest first.
     pub old: Vec<RevisionRef>,
-    /// The revision of the set's template.
+    /// The revision of the set's template, or its creation.
     pub current: Current,
-    /// Other revisions of the same template, which are deleted.
+    /// Other revisions of the set's template, to be deleted.
     pub duplicates: Vec<RevisionRef>,
-    /// The hash of the current revision, which its Pods carry.
+    /// The hash of the current revision, with which Pods are labelled.
     pub hash: Text,
-    /// The other hashes under which the set's template is stored. A Pod that carries one is not outdated.
+    /// Other hashes under which the set's template is stored. A Pod with such a hash is not outdated.
     pub same_hashes: BTreeSet<Text>,
 }
 
-/// The revision of a set's template.
+/// The revision of a set's template, and the write that it needs.
 #[derive(Clone, Debug)]
 pub enum Current {
-    /// It is stored, and newer than all others.
+    /// The revision is stored, and newer than all others.
     Stored(RevisionRef),
-    /// It is stored under a number that is not the highest, because the template is an earlier one again.
+    /// The revision is stored with a number that is not the highest, because the template is an earlier one again. It gets this
+    /// number.
     Renumber(RevisionRef, i64),
-    /// It is not stored yet.
+    /// The revision is not stored yet.
     Create {
-        /// The number that it gets.
+        /// The value of the new revision's field `revision`.
         number: i64,
-        /// The hash that it gets. Pods carry another one if its name is taken by a revision with the same data and that hash.
+        /// The hash of the new revision. If its name is taken by a revision with the same data, Pods get the hash of that
+        /// revision.
         hash: Text,
     },
 }
 
 impl Revisions {
-    /// Leaves revisions as they are that the server has refused to change.
+    /// Removes the changes of revisions that the server has refused to change.
     pub(crate) fn leave(&mut self, is_refused: impl Fn(&RevisionRef) -> bool) {
         self.unlabelled.retain(|revision| !is_refused(revision));
         self.duplicates.retain(|revision| !is_refused(revision));
@@ -55,13 +57,13 @@ impl Revisions {
         }
     }
 
-    /// Leaves the duplicates with these hashes as they are: Pods carry them, and the server has refused to relabel those Pods.
+    /// Keeps the duplicates with these hashes: the server has refused to relabel Pods that have them.
     pub(crate) fn keep_duplicates(&mut self, hashes: &BTreeSet<&str>) {
         self.duplicates.retain(|revision| !hashes.contains(hash_of(revision)));
     }
 }
 
-/// The hash that a revision has, or gets: its name if it has none.
+/// Returns the hash in the label of a revision; without the label, the name of the revision, which becomes its hash.
 pub fn hash_of(revision: &RevisionRef) -> &str {
     revision.hash().unwrap_or(&revision.meta.name)
 }

@@ -14,7 +14,7 @@ use crate::{
     world::{PodBuilder, pod, read, world},
 };
 
-/// The set `agent` selects `app=agent`.
+/// The handlers with a set `agent` that selects `app=agent`.
 fn watch() -> Watch {
     let clock = Clock::simulated(crate::world::now(), 1);
     let sets: Arc<Store<DaemonSet>> = Arc::default();
@@ -42,15 +42,16 @@ fn foreign(pod: PodBuilder) -> PodBuilder {
     pod
 }
 
-/// How many sets an event enqueues.
+/// Returns the number of sets that an event enqueues.
 fn enqueued<K: Object>(event: Event<K>, origin: Origin, handle: fn(&Watch, &Event<K>, Origin)) -> usize {
     let watch = watch();
     handle(&watch, &event, origin);
     watch.queue.len()
 }
 
+/// DAEMONSET-7.
 #[tokio::test(start_paused = true)]
-async fn events_of_pods_enqueue_owners_and_those_who_may_adopt() {
+async fn events_of_pods_enqueue_their_owner_or_possible_adopters() {
     let updated = |old: PodBuilder, new: PodBuilder| Event::Updated { old: cached(old, 1), new: cached(new, 2) };
     for (event, count) in [
         (Event::Added(cached(pod(), 1)), 1),
@@ -73,8 +74,9 @@ async fn events_of_pods_enqueue_owners_and_those_who_may_adopt() {
     assert_eq!(enqueued(Event::Added(cached(pod(), 1)), Origin::Initial, Watch::on_pod), 0);
 }
 
+/// DAEMONSET-8.
 #[tokio::test(start_paused = true)]
-async fn events_of_revisions_enqueue_owners_unless_these_made_them() {
+async fn events_of_revisions_enqueue_their_owner_unless_it_created_them() {
     let revision = |change: &dyn Fn(&mut Value), version: u32| -> Arc<ControllerRevision> {
         let mut revision = world(0).revisions[0].clone();
         revision["metadata"]["resourceVersion"] = json!(version.to_string());
@@ -83,10 +85,10 @@ async fn events_of_revisions_enqueue_owners_unless_these_made_them() {
     };
     let own = |_: &mut Value| {};
     let orphan = |revision: &mut Value| revision["metadata"]["ownerReferences"] = json!([]);
-    let going = |revision: &mut Value| revision["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+    let terminating = |revision: &mut Value| revision["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
     for (event, count) in [
         (Event::Added(revision(&own, 1)), 0),
-        (Event::Added(revision(&going, 1)), 1),
+        (Event::Added(revision(&terminating, 1)), 1),
         (Event::Added(revision(&orphan, 1)), 1),
         (Event::Updated { old: revision(&own, 1), new: revision(&own, 2) }, 1),
         (Event::Updated { old: revision(&own, 1), new: revision(&orphan, 2) }, 1),
@@ -100,11 +102,12 @@ async fn events_of_revisions_enqueue_owners_unless_these_made_them() {
     let watch = watch();
     watch.ledger.wrote(&Uid::new("SET"), CONTROLLER_REVISIONS, Version::parse("1"));
     watch.on_revision(&Event::Added(revision(&own, 1)), Origin::Watch);
-    assert_eq!(watch.queue.len(), 1, "its sync waits for the revision");
+    assert_eq!(watch.queue.len(), 1, "the sync of the set waits for the revision");
 }
 
+/// DAEMONSET-3, DAEMONSET-9.
 #[tokio::test(start_paused = true)]
-async fn only_what_decides_about_pods_enqueues_a_node() {
+async fn only_changes_of_labels_and_taints_enqueue_a_node() {
     let node = |labels: Value, taints: Value, seen: &str| -> Arc<Node> {
         read(
             &json!({"metadata": {"name": "n1", "labels": labels, "annotations": {"seen": seen}}, "spec": {"taints": taints}}),
@@ -127,7 +130,7 @@ async fn only_what_decides_about_pods_enqueues_a_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_of_a_set_that_is_gone() {
+async fn entries_of_a_deleted_set_are_removed() {
     let watch = watch();
     let set = watch.sets.get_readable("shop", "agent").unwrap();
     let (key, uid) = (set.metadata.key(), set.metadata.uid.clone());

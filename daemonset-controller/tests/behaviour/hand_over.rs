@@ -1,4 +1,4 @@
-//! From one process to the next, and from upstream's.
+//! Take-over from an earlier process, and from upstream's controller.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, limits, set};
 
+/// DAEMONSET-58.
 #[tokio::test(start_paused = true)]
-async fn a_settled_set_is_taken_over_without_a_write() {
+async fn the_take_over_of_a_settled_set_writes_nothing() {
     let mut world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -20,13 +21,14 @@ async fn a_settled_set_is_taken_over_without_a_write() {
     assert_eq!(world.asked("get", SETS), 0);
 }
 
+/// DAEMONSET-79.
 #[tokio::test(start_paused = true)]
-async fn a_revision_of_another_release_restarts_nothing() {
+async fn a_revision_of_another_release_restarts_no_pod() {
     let mut world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
     world.crash();
-    // As a controller of a server up to 1.33 stored it: with a null, under a hash that only that release computes.
+    // A controller of a server up to 1.33 stored the revision with a null, under a hash that only that release computes.
     let name = world.names(REVISIONS).await.remove(0);
     let mut old = world.get(REVISIONS, &name).await;
     old["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
@@ -43,6 +45,7 @@ async fn a_revision_of_another_release_restarts_nothing() {
     assert!(world.written().is_empty(), "{:?}", world.written());
 }
 
+/// DAEMONSET-45.
 #[tokio::test(start_paused = true)]
 async fn pods_of_the_same_template_generation_survive_a_new_revision() {
     let mut world = World::new().await;
@@ -63,8 +66,9 @@ async fn pods_of_the_same_template_generation_survive_a_new_revision() {
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
 }
 
+/// DAEMONSET-62.
 #[tokio::test(start_paused = true)]
-async fn a_crash_at_any_write_of_a_rollout_changes_nothing_in_the_end() {
+async fn a_crash_at_any_write_of_a_rollout_does_not_change_the_final_state() {
     for strategy in [limits(json!(1), json!(0)), limits(json!(0), json!(1))] {
         let mut lost_at = BTreeMap::new();
         for at in 0..16 {
@@ -74,7 +78,7 @@ async fn a_crash_at_any_write_of_a_rollout_changes_nothing_in_the_end() {
                 world.settle().await;
                 world.forget();
                 for verb in ["create", "patch", "delete", "update"] {
-                    // Everything after that many writes is lost.
+                    // Every further write of this verb is lost.
                     world.sandbox.faults().add(Rule::new(lost.clone()).identity(ME).verb(verb).skip(at));
                 }
                 world.roll_out("img:2", json!({})).await;
@@ -90,7 +94,7 @@ async fn a_crash_at_any_write_of_a_rollout_changes_nothing_in_the_end() {
                 assert_eq!(status["numberAvailable"], json!(3), "{at} {lost:?}");
             }
         }
-        // Later ones are not reached: the rollout is over by then.
+        // Later writes are not reached, because the rollout has ended by then.
         assert!(lost_at.iter().all(|((at, _), hits)| *at >= 4 || *hits > 0), "{lost_at:?}");
     }
 }

@@ -32,8 +32,9 @@ async fn history(world: &World) -> Vec<String> {
     all.into_iter().map(|(number, image)| format!("{number} {image}")).collect()
 }
 
+/// DAEMONSET-36, DAEMONSET-38.
 #[tokio::test(start_paused = true)]
-async fn an_undo_makes_the_earlier_revision_the_newest() {
+async fn a_rollback_makes_the_earlier_revision_the_newest() {
     let world = World::new().await;
     let mut object = set(json!({}));
     object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
@@ -46,7 +47,7 @@ async fn an_undo_makes_the_earlier_revision_the_newest() {
     world.roll_out("img:2", json!({})).await;
     world.settle().await;
     assert_eq!(history(&world).await, ["1 img:1", "2 img:2"]);
-    // As kubectl does it: what the revision holds is a strategic merge patch of the set.
+    // kubectl does the same: it sends the data of the revision as a strategic merge patch of the set.
     let (keeper, gate) = common::gate::gate(world.clock.clone());
     keeper.open();
     let kubectl = Api::new(world.sandbox.client("kubectl"), world.clock.clone(), gate, "kubectl");
@@ -61,8 +62,9 @@ async fn an_undo_makes_the_earlier_revision_the_newest() {
     assert_eq!(world.get(REVISIONS, &first).await["data"], stored["data"]);
 }
 
+/// DAEMONSET-42.
 #[tokio::test(start_paused = true)]
-async fn the_name_of_another_template_is_left_alone_and_the_next_one_is_taken() {
+async fn a_name_taken_by_another_template_is_skipped() {
     let taken = {
         let world = World::new().await;
         world.apply(set(json!({}))).await;
@@ -90,8 +92,9 @@ async fn the_name_of_another_template_is_left_alone_and_the_next_one_is_taken() 
     assert!(world.written().is_empty());
 }
 
+/// DAEMONSET-40.
 #[tokio::test(start_paused = true)]
-async fn of_two_revisions_of_one_template_the_newer_stays_and_no_pod_is_restarted() {
+async fn of_two_equal_revisions_the_newer_stays_and_no_pod_is_restarted() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -103,7 +106,7 @@ async fn of_two_revisions_of_one_template_the_newer_stays_and_no_pod_is_restarte
     twin["revision"] = json!(7);
     world.forget();
     world.apply(twin).await;
-    // A revision that a set controls is no news to it.
+    // The creation of a revision that the set controls does not enqueue the set.
     world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
     world.settle().await;
     assert_eq!(world.names(REVISIONS).await, ["agent-twin"]);
@@ -114,8 +117,9 @@ async fn of_two_revisions_of_one_template_the_newer_stays_and_no_pod_is_restarte
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
 }
 
+/// DAEMONSET-41.
 #[tokio::test(start_paused = true)]
-async fn as_many_earlier_revisions_are_kept_as_the_limit_says() {
+async fn earlier_revisions_are_kept_up_to_the_limit() {
     let world = World::new().await;
     world.apply(set(json!({"revisionHistoryLimit": 1}))).await;
     world.settle().await;
@@ -126,8 +130,9 @@ async fn as_many_earlier_revisions_are_kept_as_the_limit_says() {
     assert_eq!(history(&world).await, ["4 img:4", "5 img:5"]);
 }
 
+/// DAEMONSET-41.
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_a_pod_has_is_kept_beyond_the_limit() {
+async fn a_revision_in_use_is_kept_beyond_the_limit() {
     let world = World::new().await;
     world.apply(set(json!({"revisionHistoryLimit": 0, "updateStrategy": {"type": "OnDelete"}}))).await;
     world.settle().await;
@@ -143,8 +148,9 @@ async fn a_revision_that_a_pod_has_is_kept_beyond_the_limit() {
     assert_eq!(history(&world).await, ["3 img:3"]);
 }
 
+/// DAEMONSET-39, DAEMONSET-44.
 #[tokio::test(start_paused = true)]
-async fn revisions_without_a_hash_or_with_broken_data_hold_up_nothing() {
+async fn revisions_without_a_hash_or_with_broken_data_do_not_hold_up_the_set() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -165,6 +171,7 @@ async fn revisions_without_a_hash_or_with_broken_data_hold_up_nothing() {
     assert_eq!(history(&world).await.last().unwrap(), "41 img:2");
 }
 
+/// DAEMONSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_too_long_for_revisions_is_reported() {
     let world = World::new().await;
@@ -180,7 +187,7 @@ async fn a_name_that_is_too_long_for_revisions_is_reported() {
     assert!(world.pods().await.is_empty());
 }
 
-/// A client of the sandbox, and the bodies of its requests that create a revision.
+/// A client of the sandbox that records the bodies of its requests to create revisions.
 fn recording(world: &World) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
     let sent: Arc<Mutex<Vec<String>>> = Arc::default();
     let (inner, noted) = (world.sandbox.service(ME), Arc::clone(&sent));
@@ -198,8 +205,9 @@ fn recording(world: &World) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
     (kube::Client::new(service, "default"), sent)
 }
 
+/// DAEMONSET-37.
 #[tokio::test(start_paused = true)]
-async fn what_is_sent_as_data_is_what_upstream_would_store() {
+async fn the_data_of_a_revision_equal_the_bytes_that_upstream_stores() {
     let mut world = World::new().await;
     let (client, sent) = recording(&world);
     world.crash();
@@ -225,7 +233,7 @@ async fn what_is_sent_as_data_is_what_upstream_would_store() {
     assert!(body.contains(&format!("\"data\":{data},")), "{body}");
 }
 
-/// The revision of a set and its name, as another world would make it.
+/// Name and content of the revision of a set, created in a separate world.
 async fn revision_of(spec: Value) -> (String, Value) {
     let world = World::new().await;
     world.apply(set(spec)).await;
@@ -235,8 +243,9 @@ async fn revision_of(spec: Value) -> (String, Value) {
     (name, stored)
 }
 
+/// DAEMONSET-43.
 #[tokio::test(start_paused = true)]
-async fn a_revision_of_the_same_template_that_another_controller_has_is_used_with_its_hash() {
+async fn an_equal_revision_of_another_controller_is_used_with_its_hash() {
     let (taken, mut stored) = revision_of(json!({})).await;
     let world = World::new().await;
     let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "00000000-0000-0000-0000-000000000001",
@@ -251,7 +260,7 @@ async fn a_revision_of_the_same_template_that_another_controller_has_is_used_wit
     }
     let status = world.status().await;
     assert_eq!((&status["updatedNumberScheduled"], &status["collisionCount"]), (&json!(3), &Value::Null));
-    // Once it is gone, the set stores its own, and no Pod is restarted for that.
+    // Once that revision is deleted, the set stores its own, and no Pod is restarted.
     world.forget();
     world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
     world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
@@ -260,8 +269,9 @@ async fn a_revision_of_the_same_template_that_another_controller_has_is_used_wit
     assert!(world.done().is_empty(), "{:?}", world.done());
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_the_server_refuses_to_have_adopted_holds_up_nothing() {
+async fn a_refused_adoption_of_a_revision_does_not_hold_up_the_set() {
     let (_, mut stored) = revision_of(json!({"minReadySeconds": 1})).await;
     let world = World::new().await;
     stored["metadata"] = json!({"name": "agent-old", "namespace": NS, "labels": {"app": "agent"}});
@@ -277,12 +287,13 @@ async fn a_revision_that_the_server_refuses_to_have_adopted_holds_up_nothing() {
     assert!(waiting.contains("revision agent-old stays as it is: the server refused to change it"), "{waiting}");
     world.wait(300).await;
     let tries = world.asked("patch", REVISIONS);
-    assert!((3..=8).contains(&tries), "it is tried later and later: {tries}");
+    assert!((3..=8).contains(&tries), "it is retried with growing delays: {tries}");
     world.sandbox.faults().clear();
     world.wait(400).await;
     assert_eq!(world.get(REVISIONS, "agent-old").await["metadata"]["ownerReferences"][0]["name"], "agent");
 }
 
+/// DAEMONSET-40.
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
     let mut world = World::new().await;
@@ -301,8 +312,8 @@ async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
     assert_eq!((world.asked("patch", REVISIONS), world.asked("delete", REVISIONS)), (1, 1));
 }
 
-/// A world in which the revision that all Pods carry turns out to be a duplicate of `agent-twin`, while the server refuses a verb on a
-/// resource. Returns the name of the duplicate.
+/// A world in which the revision of all Pods is a duplicate of `agent-twin`, and the server refuses a verb on a resource. Returns
+/// the name of the duplicate as well.
 async fn refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (World, String) {
     let mut world = World::new().await;
     world.apply(set(json!({}))).await;
@@ -322,7 +333,7 @@ async fn refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (Wor
     (world, first)
 }
 
-/// Asserts that a set with such a duplicate goes on: a node that joins gets its Pod, and a rollout reaches every node.
+/// Asserts that a set with such a duplicate makes progress: a new node gets its Pod, and a rollout reaches every node.
 async fn goes_on(world: &World) {
     assert!(world.done().iter().all(|done| done.starts_with('~')), "no Pod is restarted: {:?}", world.done());
     world.nodes.add();
@@ -337,21 +348,22 @@ async fn goes_on(world: &World) {
     assert_eq!(world.images().await, images);
 }
 
+/// DAEMONSET-75.
 #[tokio::test(start_paused = true)]
-async fn a_duplicate_whose_pods_the_server_refuses_to_relabel_holds_up_nothing() {
+async fn a_refused_relabelling_of_pods_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
         let (world, first) = refused_duplicate(&refusal, "patch", "pods").await;
         let pod = name(&world.pod_on("node-1").await).to_owned();
-        let told = format!("Warning FailedUpdate Error: cannot relabel Pod {pod}");
-        assert!(world.told(&told).await, "{:?}", world.events().await);
+        let event = format!("Warning FailedUpdate Error: cannot relabel Pod {pod}");
+        assert!(world.told(&event).await, "{:?}", world.events().await);
         let waiting = world.explain()["waiting"].to_string();
         assert!(waiting.contains(&format!("Pod {pod} stays as it is: the server refused to change it")), "{waiting}");
-        assert_eq!(world.names(REVISIONS).await.len(), 2, "a revision that Pods carry stays");
+        assert_eq!(world.names(REVISIONS).await.len(), 2, "a revision whose hash Pods have stays");
         world.wait(300).await;
         let tries = world.asked("patch", "pods");
-        assert!((9..=24).contains(&tries), "each of three is tried later and later: {tries}");
+        assert!((9..=24).contains(&tries), "each of three Pods is retried with growing delays: {tries}");
         goes_on(&world).await;
-        // Once the server allows it, what is left is tidied up.
+        // Once the server allows it, the Pods are relabelled and the duplicate is deleted.
         let (world, _) = refused_duplicate(&refusal, "patch", "pods").await;
         world.sandbox.faults().clear();
         world.wait(60).await;
@@ -362,17 +374,18 @@ async fn a_duplicate_whose_pods_the_server_refuses_to_relabel_holds_up_nothing()
     }
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
-async fn a_duplicate_that_the_server_refuses_to_delete_holds_up_nothing() {
+async fn a_refused_deletion_of_a_duplicate_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
         let (world, first) = refused_duplicate(&refusal, "delete", "controllerrevisions").await;
-        let told = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
-        assert!(world.told(&told).await, "{:?}", world.events().await);
+        let event = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
+        assert!(world.told(&event).await, "{:?}", world.events().await);
         let waiting = world.explain()["waiting"].to_string();
         assert!(waiting.contains(&format!("revision {first} stays as it is")), "{waiting}");
         world.wait(300).await;
         let tries = world.asked("delete", REVISIONS);
-        assert!((3..=8).contains(&tries), "it is tried later and later: {tries}");
+        assert!((3..=8).contains(&tries), "it is retried with growing delays: {tries}");
         goes_on(&world).await;
         world.sandbox.faults().clear();
         world.change(json!({"revisionHistoryLimit": 0})).await;
@@ -381,8 +394,9 @@ async fn a_duplicate_that_the_server_refuses_to_delete_holds_up_nothing() {
     }
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
-async fn an_earlier_revision_that_the_server_refuses_to_delete_is_reported_and_tried_again() {
+async fn a_refused_deletion_of_an_earlier_revision_is_reported_and_tried_again() {
     let world = World::new().await;
     world.apply(set(json!({"revisionHistoryLimit": 0}))).await;
     world.settle().await;
@@ -394,16 +408,17 @@ async fn an_earlier_revision_that_the_server_refuses_to_delete_is_reported_and_t
         world.wait(60).await;
     }
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
-    let told = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
-    assert!(world.told(&told).await, "{:?}", world.events().await);
-    assert_eq!(history(&world).await, ["1 img:1", "3 img:3"], "it keeps no other from being deleted");
+    let event = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
+    assert!(world.told(&event).await, "{:?}", world.events().await);
+    assert_eq!(history(&world).await, ["1 img:1", "3 img:3"], "other revisions are deleted");
     world.sandbox.faults().clear();
     world.wait(900).await;
     assert_eq!(history(&world).await, ["3 img:3"]);
 }
 
+/// DAEMONSET-44.
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_another_controller_has_taken_is_not_renumbered() {
+async fn a_revision_with_another_controller_is_not_renumbered() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -421,8 +436,9 @@ async fn a_revision_that_another_controller_has_taken_is_not_renumbered() {
     assert_eq!(world.asked("update", REVISIONS), 0);
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
-async fn a_revision_whose_release_is_refused_holds_up_no_rollout() {
+async fn a_refused_release_of_a_revision_does_not_hold_up_a_rollout() {
     for refusal in [Action::Invalid, Action::Forbidden] {
         let world = World::new().await;
         world.apply(set(json!({}))).await;
@@ -435,19 +451,20 @@ async fn a_revision_whose_release_is_refused_holds_up_no_rollout() {
         world.wait(60).await;
         assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
         assert_eq!(world.status().await["numberReady"], json!(3));
-        let told = format!("Warning FailedUpdate Error: cannot release ControllerRevision {first}");
-        assert!(world.told(&told).await, "{:?}", world.events().await);
+        let event = format!("Warning FailedUpdate Error: cannot release ControllerRevision {first}");
+        assert!(world.told(&event).await, "{:?}", world.events().await);
         let waiting = world.explain()["waiting"].to_string();
         assert!(waiting.contains(&format!("revision {first} stays as it is")), "{waiting}");
         world.wait(300).await;
         let tries = world.asked("patch", REVISIONS);
-        assert!((3..=9).contains(&tries), "it is tried later and later: {tries}");
+        assert!((3..=9).contains(&tries), "it is retried with growing delays: {tries}");
         world.sandbox.faults().clear();
         world.wait(900).await;
         assert_eq!(world.get(REVISIONS, &first).await["metadata"]["ownerReferences"], Value::Null);
     }
 }
 
+/// DAEMONSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_cannot_be_stored_is_reported_and_tried_again() {
     for refusal in [Action::Invalid, Action::Forbidden, Action::InternalError] {
@@ -458,8 +475,8 @@ async fn a_revision_that_cannot_be_stored_is_reported_and_tried_again() {
             .add(Rule::new(refusal.clone()).identity(ME).verb("create").resource("controllerrevisions"));
         world.apply(set(json!({}))).await;
         world.wait(10).await;
-        let told = world.told("Warning FailedCreate Error creating ControllerRevision agent-").await;
-        assert!(told, "{refusal:?}: {:?}", world.events().await);
+        let is_reported = world.told("Warning FailedCreate Error creating ControllerRevision agent-").await;
+        assert!(is_reported, "{refusal:?}: {:?}", world.events().await);
         world.sandbox.faults().clear();
         world.wait(30).await;
         assert_eq!(world.status().await["numberReady"], json!(3), "{refusal:?}");

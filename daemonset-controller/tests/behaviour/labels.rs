@@ -1,4 +1,4 @@
-//! Pods that lose their labels, which the watch then does not show.
+//! Pods that lose their labels, so that the watch no longer shows them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::world::{ME, NS, SETS, World, name, set};
 
 const HASH: &str = "controller-revision-hash";
 
-/// The world with the set, and its Pod on `node-1`.
+/// Starts a world with a settled set, and returns the name of its Pod on `node-1`.
 async fn settled(strategy: &str) -> (World, String) {
     let world = World::new().await;
     world.apply(set(json!({"updateStrategy": {"type": strategy}}))).await;
@@ -29,6 +29,7 @@ async fn owner(world: &World, pod: &str) -> Value {
     world.get("pods", pod).await["metadata"]["ownerReferences"][0]["name"].clone()
 }
 
+/// DAEMONSET-19.
 #[tokio::test(start_paused = true)]
 async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released() {
     let (world, pod) = settled("OnDelete").await;
@@ -40,39 +41,41 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released(
     set_labels(&world, &pod, Value::Null).await;
     world.settle().await;
     assert_eq!(owner(&world, &pod).await, Value::Null, "it is released");
-    assert_eq!(world.done(), ["~node-1", "+node-1"], "and another one takes its place");
+    assert_eq!(world.done(), ["~node-1", "+node-1"], "a new Pod replaces the released one");
     world.forget();
 
     set_labels(&world, &pod, json!({"app": "agent"})).await;
     world.wait(30).await;
     let labels = world.get("pods", &pod).await["metadata"]["labels"].clone();
     assert_eq!(owner(&world, &pod).await, "agent", "it is adopted without the label of its revision");
-    assert_eq!(labels, json!({"app": "agent", HASH: ""}), "it gets the label so that the watch shows it");
-    assert_eq!(world.names("pods").await.len(), 3, "of two Pods on a node the older one stays");
+    assert_eq!(labels, json!({"app": "agent", HASH: ""}), "the label is added so that the watch shows the Pod");
+    assert_eq!(world.names("pods").await.len(), 3, "of two Pods on a node, the older Pod stays");
     assert_eq!(world.get(SETS, "agent").await["status"]["updatedNumberScheduled"], 2);
 
-    // The watch shows it again.
+    // The watch shows the Pod again.
     world.forget();
     world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
     world.settle().await;
     assert_eq!((world.done(), world.asked("list", "pods")), (vec!["+node-1".to_owned()], 0));
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_the_label_of_its_revision_gets_an_empty_one_and_is_not_replaced() {
     for strategy in ["OnDelete", "RollingUpdate"] {
         let (world, pod) = settled(strategy).await;
         set_labels(&world, &pod, json!({HASH: null})).await;
         world.settle().await;
-        // The label of the template's generation makes it a Pod of the template, as upstream.
+        // As upstream, the label of the template's generation identifies a Pod of the current template.
         assert_eq!((world.done(), world.asked("list", "pods")), (vec!["~node-1".to_owned()], 1), "{strategy}");
         assert_eq!(world.get("pods", &pod).await["metadata"]["labels"][HASH], "");
         assert_eq!(world.get(SETS, "agent").await["status"]["numberAvailable"], 3);
     }
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_no_revision_is_outdated() {
+async fn a_pod_without_a_revision_is_outdated() {
     for (strategy, pods) in [("OnDelete", 1), ("RollingUpdate", 0)] {
         let (world, pod) = settled(strategy).await;
         set_labels(&world, &pod, json!({HASH: null, "pod-template-generation": null})).await;
@@ -83,8 +86,9 @@ async fn a_pod_of_no_revision_is_outdated() {
     }
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
-async fn no_pod_is_created_while_nobody_knows_whether_the_old_one_is_gone() {
+async fn no_pod_is_created_until_the_read_of_a_hidden_pod_is_answered() {
     let (world, pod) = settled("RollingUpdate").await;
     let slow = Rule::new(Action::Latency(Duration::from_secs(20))).identity(ME).verb("list").resource("pods");
     world.sandbox.faults().add(slow);
@@ -96,8 +100,9 @@ async fn no_pod_is_created_while_nobody_knows_whether_the_old_one_is_gone() {
     assert_eq!((owner(&world, &pod).await, world.asked("create", "pods")), (Value::Null, 1));
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_labels_nobody_may_change_costs_few_requests_and_holds_up_nothing() {
+async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests_and_does_not_hold_up_the_set() {
     let (world, pod) = settled("OnDelete").await;
     world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("pods"));
     set_labels(&world, &pod, json!({HASH: null})).await;
@@ -113,6 +118,7 @@ async fn a_pod_whose_labels_nobody_may_change_costs_few_requests_and_holds_up_no
     assert!(reads <= 120, "{reads}");
 }
 
+/// DAEMONSET-81.
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_not_read() {
     let (world, pod) = settled("RollingUpdate").await;
@@ -123,7 +129,7 @@ async fn deleted_pods_are_not_read() {
     assert_eq!((world.asked("list", "pods"), world.asked("get", "pods")), (0, 0));
 }
 
-/// Has a webhook take the label of the controller away whenever the controller writes a Pod.
+/// Installs a webhook that removes the label whenever the controller writes a Pod.
 fn strip(world: &World) {
     let path = format!("/metadata/labels/{}", HASH.replace('/', "~1"));
     let patch = json!([{"op": "add", "path": path, "value": ""}, {"op": "remove", "path": path}]);
@@ -133,15 +139,16 @@ fn strip(world: &World) {
     }
 }
 
+/// DAEMONSET-83.
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_removes_the_label_brings_no_pods_without_end() {
+async fn a_webhook_that_removes_the_label_causes_no_endless_creation_of_pods() {
     let world = World::new().await;
     strip(&world);
     world.apply(set(json!({}))).await;
     world.wait(3600).await;
     assert_eq!((world.names("pods").await.len(), world.asked("create", "pods")), (3, 3));
     let tries = world.asked("patch", "pods");
-    assert!((3..=60).contains(&tries), "it tries to give the label back, later and later: {tries}");
+    assert!((3..=60).contains(&tries), "the label is restored with growing delays: {tries}");
     assert_eq!(world.get(SETS, "agent").await["status"]["numberAvailable"], 3);
     let pod = world.names("pods").await.remove(0);
     world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();

@@ -1,11 +1,12 @@
-//! Nodes come, go and change.
+//! Added, changed and deleted nodes.
 
 use serde_json::json;
 
 use crate::world::{World, set};
 
+/// DAEMONSET-9, DAEMONSET-12.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_joins_gets_a_pod_and_one_that_loses_its_label_loses_it() {
+async fn a_new_node_gets_a_pod_and_a_node_without_the_label_loses_it() {
     let world = World::new().await;
     world.change_node("node-0", json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
     world.apply(set(json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}))).await;
@@ -25,8 +26,9 @@ async fn a_node_that_joins_gets_a_pod_and_one_that_loses_its_label_loses_it() {
     assert_eq!(world.done().last().unwrap(), &format!("+{joined}"));
 }
 
+/// DAEMONSET-14, DAEMONSET-22.
 #[tokio::test(start_paused = true)]
-async fn a_taint_keeps_new_pods_away_or_drives_all_away() {
+async fn a_taint_prevents_new_pods_or_removes_all_pods() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -48,6 +50,7 @@ async fn a_taint_keeps_new_pods_away_or_drives_all_away() {
     assert_eq!(world.done(), ["-node-1", "+node-1"]);
 }
 
+/// DAEMONSET-15, DAEMONSET-16.
 #[tokio::test(start_paused = true)]
 async fn a_cordoned_node_keeps_its_pod_and_gets_one() {
     let world = World::new().await;
@@ -60,8 +63,9 @@ async fn a_cordoned_node_keeps_its_pod_and_gets_one() {
     assert_eq!(world.pod_on("node-2").await["spec"]["nodeName"], "node-2");
 }
 
+/// DAEMONSET-27, DAEMONSET-73.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_deleted_is_no_longer_counted() {
+async fn a_deleted_node_is_no_longer_counted() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -72,6 +76,7 @@ async fn a_node_that_is_deleted_is_no_longer_counted() {
     assert_eq!(world.done(), ["+node-0", "+node-1", "+node-2"], "its Pod is left to the garbage collector of Pods");
 }
 
+/// DAEMONSET-3.
 #[tokio::test(start_paused = true)]
 async fn heartbeats_and_image_lists_cost_nothing() {
     let world = World::new().await;

@@ -1,9 +1,10 @@
-//! A new template reaches Pods.
+//! Rolling updates and `OnDelete`.
 
 use serde_json::{Value, json};
 
 use crate::world::{REVISIONS, World, limits, set};
 
+/// DAEMONSET-21, DAEMONSET-33, DAEMONSET-36, DAEMONSET-56, DAEMONSET-60.
 #[tokio::test(start_paused = true)]
 async fn every_node_gets_a_pod_and_a_rollout_replaces_one_at_a_time() {
     let world = World::new().await;
@@ -32,13 +33,14 @@ async fn every_node_gets_a_pod_and_a_rollout_replaces_one_at_a_time() {
     let status = world.status().await;
     assert_eq!((&status["updatedNumberScheduled"], &status["observedGeneration"]), (&json!(3), &json!(2)));
     assert_eq!(world.names(REVISIONS).await.len(), 2);
-    let told = world.events().await;
-    let count = |reason: &str| told.iter().filter(|event| event.contains(reason)).count();
+    let events = world.events().await;
+    let count = |reason: &str| events.iter().filter(|event| event.contains(reason)).count();
     assert_eq!((count("SuccessfulCreate Created pod: agent-"), count("SuccessfulDelete Deleted pod: agent-")), (6, 3));
 }
 
+/// DAEMONSET-52.
 #[tokio::test(start_paused = true)]
-async fn with_surge_the_new_pod_is_available_before_the_old_one_goes() {
+async fn with_surge_the_new_pod_is_available_before_the_old_one_is_deleted() {
     let world = World::new().await;
     world.apply(set(limits(json!(0), json!(1)))).await;
     world.settle().await;
@@ -50,8 +52,9 @@ async fn with_surge_the_new_pod_is_available_before_the_old_one_goes() {
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
 }
 
+/// DAEMONSET-49.
 #[tokio::test(start_paused = true)]
-async fn no_more_nodes_are_without_an_available_pod_than_allowed() {
+async fn at_most_the_allowed_number_of_nodes_has_no_available_pod() {
     let world = World::new().await;
     world.apply(set(limits(json!("50%"), json!(0)))).await;
     world.settle().await;
@@ -69,8 +72,9 @@ async fn no_more_nodes_are_without_an_available_pod_than_allowed() {
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
 }
 
+/// DAEMONSET-55.
 #[tokio::test(start_paused = true)]
-async fn on_delete_waits_for_users() {
+async fn on_delete_replaces_only_pods_that_users_delete() {
     let world = World::new().await;
     world.apply(set(json!({"updateStrategy": {"type": "OnDelete"}}))).await;
     world.settle().await;
@@ -84,8 +88,9 @@ async fn on_delete_waits_for_users() {
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(1));
 }
 
+/// DAEMONSET-10, DAEMONSET-48.
 #[tokio::test(start_paused = true)]
-async fn a_pod_counts_as_available_after_its_time_and_the_rollout_waits_for_that() {
+async fn a_rollout_waits_until_a_ready_pod_becomes_available() {
     let world = World::new().await;
     world.apply(set(json!({"minReadySeconds": 30}))).await;
     world.wait(20).await;

@@ -1,12 +1,13 @@
-//! Shadow mode: Pods become available and back-offs end with time, and nobody acts on it.
+//! Shadow mode: Pods become available and back-offs end with time, and the controller writes nothing.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::world::{World, set};
 
+/// DAEMONSET-10.
 #[tokio::test(start_paused = true)]
-async fn a_rollout_goes_on_when_a_pod_becomes_available_and_nobody_acts_on_it() {
+async fn a_shadow_plans_the_next_step_of_a_rollout_on_time_and_writes_nothing() {
     let mut world = World::new().await;
     world.apply(set(json!({"minReadySeconds": 300}))).await;
     world.wait(600).await;
@@ -26,8 +27,9 @@ async fn a_rollout_goes_on_when_a_pod_becomes_available_and_nobody_acts_on_it() 
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:1", "node-2 img:1"]);
 }
 
+/// DAEMONSET-10.
 #[tokio::test(start_paused = true)]
-async fn a_failed_pod_is_judged_again_whenever_its_back_off_ends() {
+async fn a_shadow_plans_the_deletion_of_a_failed_pod_at_the_end_of_each_back_off() {
     let mut world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, limits, name, orphan, set, target};
 
+/// DAEMONSET-62.
 #[tokio::test(start_paused = true)]
-async fn answers_that_are_lost_make_nothing_twice() {
+async fn lost_answers_create_nothing_twice() {
     for (verb, resource) in
         [("create", "pods"), ("create", "controllerrevisions"), ("patch", "daemonsets/status"), ("delete", "pods")]
     {
@@ -31,10 +32,11 @@ async fn answers_that_are_lost_make_nothing_twice() {
     }
 }
 
+/// DAEMONSET-11, DAEMONSET-57, DAEMONSET-85.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_created_or_deleted_twice_on_a_cache_that_lags() {
+async fn a_stale_cache_causes_no_second_creation_or_deletion() {
     let off = |gate| Settings::new().with_gate(gate, false);
-    // Either gate switches the waiting off.
+    // Without either gate, syncs do not wait for the cache.
     let rounds = [
         ("none", Settings::new(), true),
         ("StaleControllerConsistencyDaemonSet", off("StaleControllerConsistencyDaemonSet"), false),
@@ -63,7 +65,7 @@ async fn nothing_is_created_or_deleted_twice_on_a_cache_that_lags() {
         poke(&world).await;
         assert_eq!(world.asked("delete", "pods"), 1, "without {gate}");
         assert_eq!(world.asked("create", "pods"), 0);
-        // A status is written meanwhile, and does not claim to have seen the newest generation.
+        // The status is written meanwhile, but without the newest observed generation.
         let before = world.get(SETS, "agent").await;
         world.change(json!({"revisionHistoryLimit": 5})).await;
         let unready = json!({"status": {"numberReady": 0}});
@@ -79,8 +81,9 @@ async fn nothing_is_created_or_deleted_twice_on_a_cache_that_lags() {
     }
 }
 
+/// DAEMONSET-62.
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_gone_in_the_middle_of_a_rollout_costs_time_and_nothing_else() {
+async fn an_api_server_outage_during_a_rollout_causes_no_further_writes() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -92,8 +95,9 @@ async fn an_api_server_that_is_gone_in_the_middle_of_a_rollout_costs_time_and_no
     assert_eq!(world.done(), ["-node-0", "+node-0", "-node-1", "+node-1", "-node-2", "+node-2"]);
 }
 
+/// DAEMONSET-65.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_has_become_available_is_not_deleted_for_what_it_was() {
+async fn a_pod_that_has_become_available_is_not_deleted_on_a_stale_cache() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -101,7 +105,7 @@ async fn a_pod_that_has_become_available_is_not_deleted_for_what_it_was() {
     let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": "2026-11-21T08:00:00Z"}]}});
     world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), ready("False")).await.unwrap();
     world.wait(1).await;
-    // The cache shows a Pod that is not available, whose replacement would be free.
+    // The cache shows a Pod that is not available, so its replacement would not count against the limit.
     world.sandbox.faults().hold_watch(ME, "pods");
     world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), ready("True")).await.unwrap();
     world.forget();
@@ -111,12 +115,13 @@ async fn a_pod_that_has_become_available_is_not_deleted_for_what_it_was() {
     assert!(!world.done().contains(&"-node-2".to_owned()), "{:?}", world.done());
     world.sandbox.faults().release_watch(ME, "pods");
     world.wait(60).await;
-    let gone = world.done().into_iter().filter(|done| done.starts_with('-')).count();
-    assert_eq!(gone, 1, "one node is without an available Pod, and no more: {:?}", world.done());
+    let deleted = world.done().into_iter().filter(|done| done.starts_with('-')).count();
+    assert_eq!(deleted, 1, "only one node is without an available Pod: {:?}", world.done());
 }
 
+/// DAEMONSET-24, DAEMONSET-72.
 #[tokio::test(start_paused = true)]
-async fn pods_that_fail_are_replaced_later_and_later() {
+async fn failed_pods_are_replaced_with_growing_delays() {
     let settings = Settings::new()
         .with_tune("daemonset-failed-pod-backoff", TuneValue::Duration(Duration::from_secs(10)))
         .with_tune("daemonset-failed-pod-backoff-max", TuneValue::Duration(Duration::from_secs(40)));
@@ -145,8 +150,9 @@ async fn pods_that_fail_are_replaced_later_and_later() {
     }
 }
 
+/// DAEMONSET-26.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_succeeds_is_replaced_at_once() {
+async fn a_succeeded_pod_is_replaced_without_delay() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -160,8 +166,9 @@ async fn a_pod_that_succeeds_is_replaced_at_once() {
     assert!(world.told(&format!("Normal SucceededDaemonPod Found succeeded daemon pod {found}")).await);
 }
 
+/// DAEMONSET-30, DAEMONSET-59, DAEMONSET-60, DAEMONSET-61.
 #[tokio::test(start_paused = true)]
-async fn pods_that_are_refused_are_reported_and_tried_again_one_at_a_time() {
+async fn refused_pods_are_reported_and_tried_again_one_at_a_time() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource("pods"));
     world.apply(set(json!({}))).await;
@@ -176,8 +183,9 @@ async fn pods_that_are_refused_are_reported_and_tried_again_one_at_a_time() {
     assert_eq!(world.status().await["numberReady"], json!(3));
 }
 
+/// DAEMONSET-59, DAEMONSET-60.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_fails_is_reported_and_keeps_nothing_from_the_status() {
+async fn a_failed_deletion_is_reported_and_the_status_is_written() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -191,8 +199,9 @@ async fn a_deletion_that_fails_is_reported_and_keeps_nothing_from_the_status() {
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
 }
 
+/// DAEMONSET-76.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_terminates_is_asked_for_one_pod() {
+async fn only_one_pod_is_sent_to_a_terminating_namespace() {
     let world = World::new().await;
     world.change_node("node-0", json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
     // The finalizer keeps the set in its namespace until the end.
@@ -200,7 +209,7 @@ async fn a_namespace_that_terminates_is_asked_for_one_pod() {
     set["metadata"]["finalizers"] = json!(["example.com/keep"]);
     world.apply(set).await;
     world.settle().await;
-    // The set and its revision are deleted with their namespace, which their controller learns last.
+    // The set and its revision are deleted with their namespace, and the controller receives these events last.
     world.sandbox.faults().hold_watch(ME, "daemonsets");
     world.sandbox.faults().hold_watch(ME, "controllerrevisions");
     world.forget();
@@ -214,8 +223,9 @@ async fn a_namespace_that_terminates_is_asked_for_one_pod() {
     assert!(waiting.contains("no Pods are created: the namespace is terminating"), "{waiting}");
 }
 
+/// DAEMONSET-20, DAEMONSET-23.
 #[tokio::test(start_paused = true)]
-async fn a_second_pod_on_a_node_goes_and_pods_of_others_are_never_touched() {
+async fn a_second_pod_on_a_node_is_deleted_and_pods_of_other_owners_are_not_changed() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -238,6 +248,7 @@ async fn a_second_pod_on_a_node_goes_and_pods_of_others_are_never_touched() {
     assert_eq!(world.done(), ["-node-1"]);
 }
 
+/// DAEMONSET-18, DAEMONSET-19.
 #[tokio::test(start_paused = true)]
 async fn orphans_are_adopted_and_pods_that_are_no_longer_selected_are_released() {
     let world = World::new().await;
@@ -256,15 +267,16 @@ async fn orphans_are_adopted_and_pods_that_are_no_longer_selected_are_released()
     assert_eq!(owners(&world.get("pods", "stray").await), Value::Null);
 }
 
+/// DAEMONSET-27.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_nobody_can_schedule_goes_with_its_node() {
+async fn an_unscheduled_pod_is_deleted_with_its_node() {
     let world = World::new().await;
     let host = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ghost"}});
     world.sandbox.create(host).await.unwrap();
     let ready = json!({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}});
     world.change_node("ghost", ready).await;
     let mut object = set(json!({}));
-    // Another scheduler, which does not exist: the Pod is never bound.
+    // The named scheduler does not exist, so the Pod is never bound.
     object["spec"]["template"]["spec"]["schedulerName"] = json!("nobody");
     world.apply(object).await;
     world.settle().await;
@@ -276,8 +288,9 @@ async fn a_pod_that_nobody_can_schedule_goes_with_its_node() {
     assert_eq!(world.status().await["desiredNumberScheduled"], json!(3));
 }
 
+/// DAEMONSET-63.
 #[tokio::test(start_paused = true)]
-async fn a_mass_of_events_of_one_node_looks_at_one_node() {
+async fn many_events_of_one_node_decide_only_that_node() {
     let world = World::new().await;
     for _ in 0..40 {
         world.nodes.add();
@@ -298,8 +311,9 @@ async fn a_mass_of_events_of_one_node_looks_at_one_node() {
     assert_eq!(nodes.len(), 43);
 }
 
+/// DAEMONSET-68.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_holds_back_one_node_only() {
+async fn a_lost_answer_holds_back_only_one_node() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("create").resource("pods").times(1));
     world.apply(set(json!({}))).await;
@@ -311,8 +325,9 @@ async fn an_answer_that_is_lost_holds_back_one_node_only() {
     assert_eq!(world.done(), ["+node-1", "+node-2", "+node-0"]);
 }
 
+/// DAEMONSET-68.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_in_a_rollout_holds_back_one_node_only() {
+async fn a_lost_answer_during_a_rollout_holds_back_only_one_node() {
     let world = World::new().await;
     world.apply(set(limits(json!(2), json!(0)))).await;
     world.settle().await;
@@ -324,8 +339,9 @@ async fn an_answer_that_is_lost_in_a_rollout_holds_back_one_node_only() {
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
 }
 
+/// DAEMONSET-68.
 #[tokio::test(start_paused = true)]
-async fn pods_are_deleted_while_answers_to_creations_are_missing() {
+async fn pods_are_deleted_after_lost_answers_to_creations() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("create").resource("pods").skip(1));
     world.apply(set(json!({}))).await;
@@ -336,8 +352,9 @@ async fn pods_are_deleted_while_answers_to_creations_are_missing() {
     assert_eq!(world.done(), ["+node-0", "-node-0"]);
 }
 
+/// DAEMONSET-70.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_the_server_refuses_keeps_no_other_node_waiting() {
+async fn a_refused_pod_does_not_delay_other_nodes() {
     let world = World::new().await;
     let refuse = |verb: &str| {
         let rule = Rule::new(Action::Invalid).identity(ME).verb(verb).resource("pods").times(1);
@@ -354,32 +371,34 @@ async fn a_pod_that_the_server_refuses_keeps_no_other_node_waiting() {
     assert_eq!(world.done(), ["-node-1", "+node-1", "-node-2", "+node-2", "-node-0", "+node-0"]);
 }
 
+/// DAEMONSET-25.
 #[tokio::test(start_paused = true)]
-async fn a_new_generation_ends_the_back_off_of_failed_pods_at_once() {
+async fn a_new_generation_ends_the_back_off_of_failed_pods() {
     let world = World::new().await;
     let mut failing = set(json!({}));
     failing["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
     world.apply(failing).await;
-    // The delays of 1, 2, 4, ..., 128 seconds are over, and the next one lasts until second 511.
+    // The delays of 1, 2, 4, ..., 128 seconds have passed, and the next delay lasts until second 511.
     world.wait(300).await;
     world.forget();
     world.wait(60).await;
     assert!(world.done().is_empty(), "{:?}", world.done());
-    // Nothing by which Pods are judged.
+    // The changed field does not affect Pods.
     world.change(json!({"revisionHistoryLimit": 5})).await;
     world.wait(1).await;
     let deleted: Vec<_> = world.done().into_iter().filter(|done| done.starts_with('-')).collect();
     assert!(["-node-0", "-node-1", "-node-2"].iter().all(|node| deleted.iter().any(|one| one == node)), "{deleted:?}");
 }
 
-/// Every request of that sort takes ten milliseconds, so that time passes in a loop without a pause.
+/// Delays every request of this kind by ten milliseconds, so that time passes in a loop without a pause.
 fn slowly(world: &World, verb: &str, resource: &str) {
     let rule = Rule::new(Action::Latency(Duration::from_millis(10))).identity(ME).verb(verb).resource(resource);
     world.sandbox.faults().add(rule);
 }
 
+/// DAEMONSET-61.
 #[tokio::test(start_paused = true)]
-async fn orphans_that_are_gone_are_asked_for_later_and_later() {
+async fn deleted_orphans_are_adopted_with_growing_delays() {
     let world = World::new().await;
     slowly(&world, "patch", "pods");
     world.apply(orphan("stray", "node-1")).await;
@@ -393,8 +412,9 @@ async fn orphans_that_are_gone_are_asked_for_later_and_later() {
     assert!((1..=14).contains(&tries), "it backs off: {tries}");
 }
 
+/// DAEMONSET-61.
 #[tokio::test(start_paused = true)]
-async fn pods_that_are_gone_are_deleted_later_and_later() {
+async fn deleted_pods_are_deleted_again_with_growing_delays() {
     let world = World::with(Settings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -411,8 +431,9 @@ async fn pods_that_are_gone_are_deleted_later_and_later() {
     assert!((1..=14).contains(&tries), "it backs off: {tries}");
 }
 
+/// DAEMONSET-66.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_meets_a_conflict_waits_for_the_newer_set() {
+async fn after_a_conflict_a_status_waits_for_the_newer_set() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -429,8 +450,9 @@ async fn a_status_that_meets_a_conflict_waits_for_the_newer_set() {
     assert_eq!(world.status().await["numberReady"], json!(2));
 }
 
+/// DAEMONSET-8.
 #[tokio::test(start_paused = true)]
-async fn a_rollout_does_not_sleep_until_a_late_event_of_its_own_revision() {
+async fn a_late_event_of_the_own_revision_continues_a_rollout() {
     let world = World::new().await;
     world.apply(set(json!({}))).await;
     world.settle().await;
@@ -443,6 +465,7 @@ async fn a_rollout_does_not_sleep_until_a_late_event_of_its_own_revision() {
     assert!(!metrics.contains("resource=\"controllerrevisions\"} 1"), "upstream counts Pods and DaemonSets only");
 }
 
+/// DAEMONSET-64.
 #[tokio::test(start_paused = true)]
 async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
     let world = World::new().await;
@@ -464,19 +487,20 @@ async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
     assert_eq!(world.status().await["numberReady"], json!(43));
     let first = steps(&world).await;
     assert!(first >= 10, "43 nodes in steps of 4: {first}");
-    // Nothing of it is done again for another image, nor for a change of a Pod.
+    // Neither a new image nor a change of a Pod repeats the comparisons.
     world.change(limits(json!(43), json!(0))).await;
     world.roll_out("img:2", json!({})).await;
     world.settle().await;
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(43));
     let further = steps(&world).await - first;
-    assert!(further < 10, "waiting for own writes is no step: {further}");
+    assert!(further < 10, "only waits for own writes: {further}");
 }
 
+/// DAEMONSET-69.
 #[tokio::test(start_paused = true)]
-async fn orphans_that_keep_coming_keep_no_set_from_being_managed() {
+async fn a_steady_supply_of_orphans_does_not_prevent_the_management_of_a_set() {
     let world = World::new().await;
-    // While some are adopted, the next ones come.
+    // New orphans appear while others are being adopted.
     let slow = Rule::new(Action::Latency(Duration::from_millis(200))).identity(ME).verb("patch").resource("pods");
     world.sandbox.faults().add(slow);
     world.apply(orphan("stray", "node-0")).await;
@@ -487,14 +511,15 @@ async fn orphans_that_keep_coming_keep_no_set_from_being_managed() {
     }
     let done = world.done();
     assert!(done.contains(&"+node-1".to_owned()) && done.contains(&"+node-2".to_owned()), "{done:?}");
-    assert!(!done.contains(&"+node-0".to_owned()), "it gets its Pod by adoption");
+    assert!(!done.contains(&"+node-0".to_owned()), "node-0 gets its Pod by adoption");
     assert_eq!(world.status().await["observedGeneration"], json!(1));
     world.settle().await;
     assert_eq!(world.images().await, ["node-0 img:1", "node-1 img:1", "node-2 img:1"]);
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_cannot_be_adopted_keeps_no_other_node_waiting() {
+async fn an_orphan_that_cannot_be_adopted_does_not_delay_other_nodes() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("patch").resource("pods"));
     world.apply(orphan("stray", "node-0")).await;
@@ -513,12 +538,17 @@ async fn an_orphan_that_cannot_be_adopted_keeps_no_other_node_waiting() {
     assert_eq!(world.done(), ["-node-1", "+node-1", "-node-2", "+node-2"]);
     world.sandbox.faults().clear();
     world.wait(900).await;
-    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"], "it is adopted, and replaced");
+    assert_eq!(
+        world.images().await,
+        ["node-0 img:2", "node-1 img:2", "node-2 img:2"],
+        "the orphan is adopted and replaced"
+    );
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
-async fn orphans_that_cannot_be_adopted_do_not_fill_the_list_of_nodes_that_lack_a_pod() {
-    // Each of these has the first nodes take all the places of one sync.
+async fn orphans_that_cannot_be_adopted_take_no_place_of_nodes_that_need_a_pod() {
+    // With either refusal, the first nodes could take all places of a sync.
     for refusal in [Action::Invalid, Action::InternalError] {
         let world = World::with(Settings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;
         world.sandbox.faults().add(Rule::new(refusal.clone()).identity(ME).verb("patch").resource("pods"));
@@ -531,8 +561,9 @@ async fn orphans_that_cannot_be_adopted_do_not_fill_the_list_of_nodes_that_lack_
     }
 }
 
+/// DAEMONSET-65.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_writes_all_the_time_is_deleted() {
+async fn a_pod_that_another_client_writes_all_the_time_is_deleted() {
     for change in [
         json!({"template": {"spec": {"nodeSelector": {"on": "none"}}}}),
         json!({"template": {"spec": {"containers": [{"name": "c", "image": "img:2"}]}}}),
@@ -556,8 +587,9 @@ async fn a_pod_that_somebody_writes_all_the_time_is_deleted() {
     }
 }
 
+/// DAEMONSET-30.
 #[tokio::test(start_paused = true)]
-async fn large_pods_are_sent_a_few_at_a_time() {
+async fn only_a_few_large_pods_are_in_flight() {
     let world = World::new().await;
     for _ in 0..27 {
         world.nodes.add();
@@ -575,11 +607,12 @@ async fn large_pods_are_sent_a_few_at_a_time() {
         world.wait(10).await;
     }
     let batches: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert_eq!(batches, [2, 4, 7, 7, 7, 2, 0], "seven bodies of a megabyte at once: {asked:?}");
+    assert_eq!(batches, [2, 4, 7, 7, 7, 2, 0], "at most seven bodies of a megabyte: {asked:?}");
 }
 
+/// DAEMONSET-70.
 #[tokio::test(start_paused = true)]
-async fn a_new_generation_begins_with_the_first_node_again() {
+async fn a_new_generation_begins_with_the_first_node() {
     let world = World::new().await;
     let refuse = Rule::new(Action::Invalid).identity(ME).verb("create").resource("pods").times(1);
     world.sandbox.faults().add(refuse);
@@ -595,8 +628,9 @@ async fn a_new_generation_begins_with_the_first_node_again() {
     assert_eq!(world.done(), ["+node-0", "+node-1", "+node-2"]);
 }
 
+/// DAEMONSET-24.
 #[tokio::test(start_paused = true)]
-async fn a_failed_pod_is_reported_before_the_one_in_its_place_is_created() {
+async fn a_failed_pod_is_reported_before_its_replacement_is_created() {
     let world = World::new().await;
     world.apply(set(limits(json!(0), json!(1)))).await;
     world.settle().await;
@@ -610,8 +644,9 @@ async fn a_failed_pod_is_reported_before_the_one_in_its_place_is_created() {
     assert_eq!(reasons, ["FailedDaemonPod", "SuccessfulCreate", "SuccessfulDelete"]);
 }
 
+/// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_release_is_refused_holds_up_nothing() {
+async fn a_refused_release_of_a_pod_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
         let world = World::new().await;
         world.apply(set(json!({}))).await;
@@ -622,15 +657,15 @@ async fn a_pod_whose_release_is_refused_holds_up_nothing() {
         world.wait(4).await;
         assert_eq!(world.done()[3..], ["+node-0"], "{refusal:?}");
         assert_eq!(world.status().await["numberReady"], json!(3));
-        let told = format!("Warning FailedUpdate Error: cannot release Pod {stray}");
-        assert!(world.told(&told).await, "{:?}", world.events().await);
+        let event = format!("Warning FailedUpdate Error: cannot release Pod {stray}");
+        assert!(world.told(&event).await, "{:?}", world.events().await);
         let waiting = world.explain()["waiting"].to_string();
         assert!(waiting.contains(&format!("Pod {stray} stays as it is: the server refused to change it")), "{waiting}");
         world.roll_out("img:2", json!({})).await;
         world.wait(300).await;
         assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
         let tries = world.asked("patch", "pods");
-        assert!((3..=8).contains(&tries), "it is tried later and later: {tries}");
+        assert!((3..=8).contains(&tries), "it is retried with growing delays: {tries}");
         world.sandbox.faults().clear();
         world.wait(400).await;
         assert_eq!(world.get("pods", &stray).await["metadata"]["ownerReferences"], Value::Null);

@@ -6,9 +6,9 @@ use common::{clock::Clock, settings::Settings};
 use sandbox::{Sandbox, Write, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
-/// What the controller is known as to the sandbox.
+/// The identity of the controller on the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// Where everything happens.
+/// The namespace of all objects.
 pub(crate) const NS: &str = "shop";
 pub(crate) const SETS: &str = "daemonsets.apps";
 pub(crate) const REVISIONS: &str = "controllerrevisions.apps";
@@ -39,13 +39,13 @@ impl World {
         world
     }
 
-    /// Starts the loop anew, as another process.
+    /// Starts the loop again, as a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), daemonset_controller::LOOPS));
     }
 
-    /// Starts the loop anew in shadow mode, as another process, and counts requests and writes from there.
+    /// Starts the loop again in shadow mode, as a new process, and restarts the count of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
@@ -73,28 +73,27 @@ impl World {
         panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
-    /// Counts requests and writes from here.
+    /// Restarts the count of requests and writes.
     pub(crate) fn forget(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
-    /// How many requests of ours there were.
+    /// Number of requests of the controller.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Writes of ours, Events aside.
+    /// Writes of the controller without Events.
     pub(crate) fn written(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
     }
 
-    /// The same of Pods in words: `+node-0` for a Pod that was created for a node, `-node-0` for one that was deleted there, `~node-0`
-    /// for one that was changed.
+    /// Writes of Pods in words, by node: `+node-0` for a creation, `-node-0` for a deletion, `~node-0` for a change.
     pub(crate) fn done(&self) -> Vec<String> {
         let written = self.written();
-        // A deletion that removes a Pod at once is logged as its request and as its removal.
+        // An immediate deletion is logged twice: as the request and as the removal.
         let is_removal = |w: &Write| {
             w.verb == "delete" && w.before().is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
         };
@@ -123,7 +122,7 @@ impl World {
         self.merge(SETS, "agent", json!({ "spec": spec })).await;
     }
 
-    /// Gives the Pods of `agent` another image, and annotations.
+    /// Changes the image and the annotations in the Pod template of `agent`.
     pub(crate) async fn roll_out(&self, image: &str, annotations: Value) {
         let containers = json!([{"name": "c", "image": image}]);
         self.change(
@@ -158,18 +157,18 @@ impl World {
         self.sandbox.list("pods", Some(NS)).await.unwrap()
     }
 
-    /// The Pod for that node.
+    /// The Pod that is bound or pinned to the node.
     pub(crate) async fn pod_on(&self, node: &str) -> Value {
         let pods = self.pods().await;
         pods.into_iter().find(|pod| target(pod) == node).unwrap_or_else(|| panic!("no Pod for {node}"))
     }
 
-    /// Adds a node that is not one of the stand-ins: nothing runs there.
+    /// Patches a node.
     pub(crate) async fn change_node(&self, node: &str, patch: Value) {
         self.sandbox.merge("nodes", None, node, None, patch).await.unwrap();
     }
 
-    /// Events by reason and note, sorted; what is combined is one.
+    /// Events as type, reason and message, sorted. Repeated Events are one.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
@@ -187,7 +186,7 @@ impl World {
         self.loops.as_ref().unwrap().explain(Some("shop/agent"))[0].clone()
     }
 
-    /// How often what Pods mean for their nodes was decided.
+    /// Number of node decisions, from the metrics.
     pub(crate) fn decided_nodes(&self) -> u64 {
         let metrics = self.loops.as_ref().unwrap().metrics().prometheus();
         let line = metrics.lines().find(|line| line.starts_with("nonet_daemonset_nodes_decided_total"));
@@ -199,7 +198,7 @@ pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// The node that a Pod is for.
+/// The node to which a Pod is bound or pinned.
 pub(crate) fn target(pod: &Value) -> String {
     let bound = pod["spec"]["nodeName"].as_str();
     let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
@@ -227,7 +226,7 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// A Pod on that node that `agent` selects and nobody controls, as a DaemonSet leaves it behind.
+/// An orphan on the node that `agent` selects, as an earlier DaemonSet leaves it behind.
 pub(crate) fn orphan(name: &str, node: &str) -> Value {
     let labels = json!({"app": "agent", "controller-revision-hash": "old"});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": labels},

@@ -1,4 +1,4 @@
-{{/* Labels that Helm's users expect, beside those of the manifests. */}}
+{{/* Helm's usual labels, in addition to the labels of the manifests. */}}
 {{- define "nonet.labels" -}}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -6,9 +6,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 
 {{/*
-Objects of a file in deploy/controllers or deploy/components, as the overlays have them: in the namespace of the release, and names
-of the whole cluster that end in `.kube-system` end in that namespace. Takes the root context, the path of a file and, as `labels`,
-further labels.
+Objects of a file in deploy/controllers or deploy/components, changed as the overlays do: they are in the namespace of the release,
+and names of cluster-scoped objects end in this namespace instead of `.kube-system`. Takes the root context, the path of a file and
+optional `labels` to add.
 */}}
 {{- define "nonet.objects" -}}
 {{- $root := .root }}
@@ -29,7 +29,7 @@ further labels.
 {{- end }}
 {{- end }}
 
-{{/* Image of a controller: what the values say, and otherwise what deploy/images/set has set. Takes root and name; gives YAML. */}}
+{{/* Image of a controller by the values, by default as deploy/images/set has set it. Takes root and name, and returns YAML. */}}
 {{- define "nonet.image" -}}
 {{- $values := .root.Values }}
 {{- $name := .name }}
@@ -46,7 +46,7 @@ image: {{ printf "%s:%s%s" $repository $tag (ternary (printf "@%s" $digest) "" (
 version: {{ $tag | trunc 63 | trimSuffix "." | trimSuffix "-" | trimSuffix "_" | quote }}
 {{- end }}
 
-{{/* Names of the controllers that are enabled. */}}
+{{/* Names of the enabled controllers. */}}
 {{- define "nonet.enabled" -}}
 {{- range $name, $controller := .Values.controllers }}{{ if $controller.enabled }}{{ $name }} {{ end }}{{ end }}
 {{- end }}

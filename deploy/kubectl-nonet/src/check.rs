@@ -1,4 +1,4 @@
-//! Judges facts: no I/O, no clock.
+//! Judges facts and makes findings. Pure: no I/O, no clock.
 
 mod certificates;
 mod clocks;
@@ -23,24 +23,24 @@ use crate::{
 
 pub(crate) use election::needs_second_reading;
 
-/// The operation that the check is made for.
+/// The operation that the check prepares.
 ///
-/// The comments of the variants are the help of `--before`.
+/// The comments of the variants are shown in the help of `--before`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Stage {
-    /// None: the cluster is judged as it runs.
+    /// No operation: the running cluster is judged.
     #[default]
     #[value(skip)]
     Running,
-    /// Replicas ready, Leases held, the built-in loops still at work, kubeadm-config prepared
+    /// Replicas are ready, Leases are held, the built-in loops still run, kubeadm-config is prepared
     HandOver,
-    /// Leaders at work, no hold, no probation or rollout on, a standby for each controller
+    /// Every controller has a leader and a standby, and no hold, probation or rollout
     Upgrade,
-    /// The built-in loops at work again, nobody of Nonet leads
+    /// The built-in loops run again, and no replica of Nonet leads
     Removal,
 }
 
-/// Judges facts. Findings of one topic stand together.
+/// Returns all findings, grouped by topic.
 pub fn check(facts: &Facts, stage: Stage) -> Vec<Finding> {
     let installations = installation::all(facts);
     let mut findings = Vec::new();
@@ -55,17 +55,17 @@ pub fn check(facts: &Facts, stage: Stage) -> Vec<Finding> {
     findings
 }
 
-/// The status of something that an operation needs, and that is otherwise of the status given.
+/// Returns [`Status::Problem`] if `stage` is the operation `by`, which has the requirement; otherwise the given status.
 fn needed(stage: Stage, by: Stage, otherwise: Status) -> Status {
     if stage == by { Status::Problem } else { otherwise }
 }
 
-/// How long ago a time was, in words: `3 d`, `5 h`, `7 min`, `12 s`.
+/// Formats the time from `since` to `now`: `3 d`, `5 h`, `7 min`, `12 s`.
 fn age(since: Timestamp, now: Timestamp) -> String {
     span(now.as_second() - since.as_second())
 }
 
-/// A number of seconds in words.
+/// Formats a number of seconds: `3 d`, `5 h`, `7 min`, `12 s`.
 fn span(seconds: i64) -> String {
     match seconds {
         172_800.. => format!("{} d", seconds / 86_400),
@@ -75,7 +75,7 @@ fn span(seconds: i64) -> String {
     }
 }
 
-/// A number with its noun, whose plural ends in `s`.
+/// Formats a number with a noun whose plural ends in `s`: `1 Pod`, `2 Pods`.
 pub(crate) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

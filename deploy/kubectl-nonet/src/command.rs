@@ -1,4 +1,4 @@
-//! The command line, and the exit codes.
+//! The command line and the exit codes.
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -12,27 +12,27 @@ use crate::{
     finding, gather, render,
 };
 
-/// Exit code of a command that could not begin: usage, kubeconfig, connection.
+/// Exit code if the command cannot start: wrong usage, unusable kubeconfig, no connection.
 const CANNOT_BEGIN: u8 = 2;
 
-/// What the end of the help says.
+/// Text at the end of the help.
 const AFTER_HELP: &str = "\
 Status of a line:
-  ok       as it should be
+  ok       as expected
   info     worth knowing; nothing to do
-  warning  works now, and may not for long
+  warning  works now, but may fail later
   problem  does not work, or is dangerous
-  unknown  could not be read, and does not count as good; the line says which right is missing
+  unknown  could not be read, and does not count as ok; the line names the missing right
 
 Exit codes:
-  0  no problem, and everything could be told; there may be warnings
+  0  no problem and nothing unknown; there may be warnings
   1  at least one problem
   2  wrong usage, no usable kubeconfig, or no connection
-  3  no problem, but something could not be told
+  3  no problem, but something is unknown
 
-Nothing is written: the only requests that are no GETs are SubjectAccessReviews.";
+The command writes nothing. Its requests are GETs and SubjectAccessReviews.";
 
-/// Works on Nonet in the cluster of your kubeconfig.
+/// Inspects Nonet in the cluster of your kubeconfig.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-nonet", bin_name = "kubectl nonet", version, max_term_width = 120)]
 struct Cli {
@@ -44,33 +44,33 @@ struct Cli {
 enum Command {
     /// Check a cluster before and after an operation
     ///
-    /// Checks what is installed and whether it is ready, who holds the Leases, which loops kube-controller-manager runs
-    /// beside Nonet, rights, versions, clocks, certificates and Pods that do not start. Each line has a status, what was
-    /// found and, behind an arrow, what to do. Without --before, the cluster is judged as it runs: every loop has exactly
-    /// one writer.
+    /// Checks the installation and its readiness, the holders of the Leases, the loops that kube-controller-manager runs
+    /// beside Nonet, rights, versions, clocks, certificates and Pods that do not start. Each line has a status, a finding
+    /// and, behind an arrow, a remedy. Without --before, the check judges the running cluster: every loop must have
+    /// exactly one writer.
     #[command(after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
     Check(Check),
 }
 
 #[derive(Args, Debug)]
 struct Check {
-    /// The operation that comes next
+    /// The operation that the check prepares
     #[arg(long, value_name = "OPERATION")]
     before: Option<Stage>,
-    /// Form of the output
+    /// Format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Output,
-    /// How long each request may take
+    /// Timeout of each request
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
-    /// What kube-controller-manager runs where it is no Pod (k3s, managed clusters): its flag --controllers, or `none`
+    /// Value of the flag --controllers of a kube-controller-manager that is not a Pod (k3s, managed clusters), or `none`
     /// if there is no kube-controller-manager
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     built_in_controllers: Option<String>,
-    /// Namespace that Nonet runs in [default: all that it is found in, otherwise kube-system]
+    /// Namespace of Nonet [default: all namespaces with Nonet, otherwise kube-system]
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// The kubeconfig [default: as kubectl finds it]
+    /// Path of the kubeconfig [default: the same as kubectl's]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig [default: its current context]
@@ -80,20 +80,20 @@ struct Check {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// Lines to read
+    /// Lines of text
     Text,
-    /// One JSON object
+    /// One JSON object with a summary and all findings
     Json,
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
     match common::duration::parse(text)? {
-        Duration::ZERO => Err("it must be longer than zero".to_owned()),
+        Duration::ZERO => Err("the timeout must be longer than zero".to_owned()),
         timeout => Ok(timeout),
     }
 }
 
-/// Runs the command as this process.
+/// Runs the command with these arguments, and returns the exit code of the process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -106,7 +106,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.map_err(|why| why.to_string()).and_then(|runtime| runtime.block_on(run(check))) {
         Ok((text, code)) => {
-            // A reader that closes the pipe has seen enough.
+            // A reader that closes the pipe early is no error.
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::from(code)
         }

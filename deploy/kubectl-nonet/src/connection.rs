@@ -1,4 +1,4 @@
-//! The connection to the cluster of a kubeconfig.
+//! Connects to the cluster of a kubeconfig.
 
 use std::{error::Error as _, path::Path, sync::Arc, time::Duration};
 
@@ -15,28 +15,28 @@ use x509_cert::{Certificate as X509, der::Decode as _};
 
 use crate::facts::{Certificate, Read, Unreadable, one_line};
 
-/// Why there is no connection.
+/// Why a connection cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig cannot be used.
     #[error("cannot use the kubeconfig: {0}")]
     Kubeconfig(String),
-    /// No client can be made of it.
+    /// The credentials of the kubeconfig cannot be used.
     #[error("cannot use the credentials of the kubeconfig: {0}")]
     Credentials(String),
 }
 
-/// A connection: the client, and what it authenticates with.
+/// A client for one cluster, with its credentials.
 pub struct Connection {
-    /// The client.
+    /// Client for all requests.
     pub client: Client,
-    /// How long a request may take.
+    /// Timeout of each request.
     pub timeout: Duration,
     config: Config,
 }
 
 impl Connection {
-    /// Connects to a cluster as kubectl would: a named kubeconfig, `$KUBECONFIG`, `~/.kube/config`, or the Pod's own.
+    /// Finds the cluster as kubectl does: a named kubeconfig, `$KUBECONFIG`, `~/.kube/config`, or the Pod's own credentials.
     pub async fn open(kubeconfig: Option<&Path>, context: Option<&str>, timeout: Duration) -> Result<Self, Error> {
         let refuse = |why: &dyn std::error::Error| Error::Kubeconfig(described(why));
         let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
@@ -46,7 +46,7 @@ impl Connection {
                 Config::from_custom_kubeconfig(file, &options).await.map_err(|why| refuse(&why))?
             }
             None if context.is_some() => Config::from_kubeconfig(&options).await.map_err(|why| refuse(&why))?,
-            // Of the two attempts, the kubeconfig is the one that the caller meant.
+            // The error combines errors of the kubeconfig and of the Pod's own credentials. Its source is the error of the kubeconfig.
             None => Config::infer().await.map_err(|why| refuse(why.source().unwrap_or(&why)))?,
         };
         config.connect_timeout = Some(timeout);
@@ -55,7 +55,7 @@ impl Connection {
         Ok(Self { client, timeout, config })
     }
 
-    /// The certificate that the caller authenticates with.
+    /// Returns the client certificate of the kubeconfig; `None` with other credentials.
     pub fn client_certificate(&self) -> Read<Option<Certificate>> {
         let failed =
             |why: String| Unreadable::Failed { request: "reading the certificate of the kubeconfig".to_owned(), why };
@@ -66,11 +66,11 @@ impl Connection {
             (None, None) => return Ok(None),
         };
         let chain = X509::load_pem_chain(&text).map_err(|why| failed(why.to_string()))?;
-        let first = chain.first().ok_or_else(|| failed("there is no certificate in it".to_owned()))?;
+        let first = chain.first().ok_or_else(|| failed("the data contain no certificate".to_owned()))?;
         certificate(first).map(Some).map_err(failed)
     }
 
-    /// The certificate that the API server shows in a handshake.
+    /// Returns the certificate that the API server presents in a TLS handshake; `None` without TLS.
     pub async fn serving_certificate(&self) -> Read<Option<Certificate>> {
         let config = &self.config;
         if config.cluster_url.scheme_str() != Some("https") {
@@ -78,17 +78,17 @@ impl Connection {
         }
         let failed = |why: String| Unreadable::Failed { request: "a TLS handshake".to_owned(), why };
         if config.proxy_url.is_some() {
-            return Err(failed("the kubeconfig names a proxy".to_owned()));
+            return Err(failed("the kubeconfig has a proxy".to_owned()));
         }
         let shown = tokio::time::timeout(self.timeout, handshake(config)).await;
-        shown.unwrap_or_else(|_| Err("it took too long".to_owned())).map(Some).map_err(failed)
+        shown.unwrap_or_else(|_| Err("the handshake took too long".to_owned())).map(Some).map_err(failed)
     }
 }
 
-/// Connects once more, and reads the certificate.
+/// Opens a separate connection and reads the certificate of the server.
 async fn handshake(config: &Config) -> Result<Certificate, String> {
     let url = &config.cluster_url;
-    let host = url.host().ok_or_else(|| format!("{url} names no host"))?.trim_matches(['[', ']']);
+    let host = url.host().ok_or_else(|| format!("{url} has no host"))?.trim_matches(['[', ']']);
     let tls = config.rustls_client_config().map_err(|why| described(&why))?;
     let name = config.tls_server_name.clone().unwrap_or_else(|| host.to_owned());
     let name = ServerName::try_from(name).map_err(|why| why.to_string())?;
@@ -96,11 +96,11 @@ async fn handshake(config: &Config) -> Result<Certificate, String> {
     let stream =
         tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.map_err(|why| why.to_string())?;
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let first = chain.first().ok_or("the server shows no certificate")?;
+    let first = chain.first().ok_or("the server presents no certificate")?;
     certificate(&X509::from_der(first).map_err(|why| why.to_string())?)
 }
 
-/// What is reported of a certificate.
+/// Reads subject and expiry of a parsed certificate.
 fn certificate(parsed: &X509) -> Result<Certificate, String> {
     let contents = &parsed.tbs_certificate;
     let ends = contents.validity.not_after.to_unix_duration().as_secs();
@@ -108,7 +108,7 @@ fn certificate(parsed: &X509) -> Result<Certificate, String> {
     Ok(Certificate { subject: contents.subject.to_string(), ends })
 }
 
-/// An error with its causes, in one line.
+/// Formats an error with its causes as one line.
 pub(crate) fn described(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

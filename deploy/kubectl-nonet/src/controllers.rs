@@ -1,26 +1,26 @@
-//! The controllers of Nonet, as the manifests of `deploy/` install them.
+//! The controllers of Nonet with their loops and rights, as the manifests of `deploy/` install them.
 //!
 //! A test in `e2e/tests/check.rs` compares this list with the controllers themselves.
 
-/// A controller.
+/// Static description of a controller.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
-    /// Its name, and that of its Lease.
+    /// Name of the controller and of its Lease.
     pub name: &'static str,
-    /// The loops of kube-controller-manager that it replaces.
+    /// Canonical names of the loops of kube-controller-manager that the controller replaces.
     pub loops: &'static [&'static str],
-    /// The rights without which it does none of its work.
+    /// The most important rights. Without any of them, the controller cannot work.
     pub rights: &'static [Right],
 }
 
-/// A right in all namespaces.
+/// A verb on a resource in all namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// Group of the resource.
+    /// API group; empty for the core group.
     pub group: &'static str,
-    /// The resource, with its subresource behind a slash.
+    /// Plural name, with the subresource behind a slash: `jobs/status`.
     pub resource: &'static str,
-    /// The verb.
+    /// Verb of RBAC, such as `list`.
     pub verb: &'static str,
 }
 
@@ -28,7 +28,7 @@ const fn may(verb: &'static str, group: &'static str, resource: &'static str) ->
     Right { group, resource, verb }
 }
 
-/// Every controller.
+/// All nine controllers.
 pub const ALL: &[Controller] = &[
     Controller {
         name: "deployment-controller",
@@ -117,16 +117,16 @@ pub const ALL: &[Controller] = &[
     },
 ];
 
-/// Label of a controller's objects with its name.
+/// Label of all objects of a controller, with the name of the controller.
 pub const NAME: &str = "app.kubernetes.io/name";
-/// Label that tells Deployments, shadows, static Pods and rescue Pods apart.
+/// Label that distinguishes Deployments, shadows, static Pods and rescue Pods.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-/// Selector of everything that belongs to Nonet.
+/// Label selector of all objects of Nonet.
 pub const SELECTOR: &str = "app.kubernetes.io/part-of=nonet";
-/// Namespace of kube-controller-manager, and of Nonet unless an overlay says otherwise.
+/// Namespace of kube-controller-manager, and of Nonet in the default overlays.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
-/// The controller that replaces a loop.
+/// Returns the controller that replaces a loop.
 pub fn of_loop(name: &str) -> Option<&'static Controller> {
     ALL.iter().find(|controller| controller.loops.contains(&name))
 }

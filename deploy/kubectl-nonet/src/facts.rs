@@ -1,4 +1,4 @@
-//! What was read of a cluster, before anything is concluded.
+//! Facts about a cluster: everything that was read, before it is judged.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -12,26 +12,26 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRoleBinding, RoleBinding},
 };
 
-/// A fact, or why it could not be read.
+/// A fact, or the reason why the fact could not be read.
 pub type Read<T> = Result<T, Unreadable>;
 
 /// Why a fact could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// The caller lacks a right.
+    /// The API server denied the request (403).
     Forbidden {
-        /// The verb.
+        /// Verb of the request.
         verb: &'static str,
-        /// The resource.
+        /// Resource in the form that `kubectl auth can-i` takes.
         resource: &'static str,
-        /// Where; all namespaces or the cluster scope if none.
+        /// Namespace of the request; `None` for all namespaces or a cluster-scoped resource.
         namespace: Option<String>,
     },
-    /// Anything else.
+    /// The request failed for another reason.
     Failed {
-        /// The request.
+        /// Method and path, or a description of the operation.
         request: String,
-        /// What went wrong, in one line.
+        /// Error message on one line.
         why: String,
     },
 }
@@ -53,155 +53,155 @@ impl fmt::Display for Unreadable {
 }
 
 impl Unreadable {
-    /// A command that shows the cause.
+    /// Returns advice for the caller, with a command where there is one.
     pub fn remedy(&self) -> String {
         match self {
             Self::Forbidden { verb, resource, namespace } => {
                 let place = namespace.as_ref().map(|namespace| format!("-n {namespace}"));
                 let place = place.as_deref().unwrap_or("--all-namespaces");
-                format!("ask for the right; kubectl auth can-i {verb} {resource} {place}")
+                format!("request the right; kubectl auth can-i {verb} {resource} {place}")
             }
             Self::Failed { .. } => "try again, with a longer --timeout if the server is slow".to_owned(),
         }
     }
 }
 
-/// Everything that was read.
+/// All facts that the check needs.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Namespaces that Nonet was found in or is looked for in; at least one.
+    /// Namespaces with objects of Nonet. If there are none, the namespace that was searched. Never empty.
     pub namespaces: Vec<String>,
-    /// Why the namespaces were not searched for, if the caller may not list in all of them.
+    /// `Err` if the caller may not list in all namespaces, so that only one namespace was searched.
     pub search: Read<()>,
-    /// The clocks of this machine and of the API server.
+    /// Times of this machine and of the API server at one moment.
     pub clocks: Read<Times>,
-    /// Version of the API server, such as `v1.36.2`.
+    /// `gitVersion` of the API server, such as `v1.36.2`.
     pub server_version: Read<String>,
-    /// Deployments of Nonet.
+    /// All Deployments of Nonet, including shadows.
     pub deployments: Read<Vec<Deployment>>,
-    /// Pods of Nonet.
+    /// All Pods of Nonet: of Deployments, static Pods and rescue Pods.
     pub pods: Read<Vec<Pod>>,
-    /// Budgets for disruptions of the Pods of Nonet.
+    /// PodDisruptionBudgets of Nonet.
     pub budgets: Read<Vec<PodDisruptionBudget>>,
-    /// The Lease of each controller in each namespace.
+    /// Lease of each controller in each of `namespaces`.
     pub leases: Vec<NamedLease>,
-    /// What is known of kube-controller-manager.
+    /// Facts about kube-controller-manager.
     pub manager: BuiltInFacts,
-    /// Events with which controllers report another manager at work.
+    /// Events on Leases, among them those with which controllers report a second writer.
     pub second_writers: Read<Vec<Event>>,
-    /// Roles and bindings of Nonet.
+    /// All roles and bindings of Nonet.
     pub roles: Roles,
-    /// Answers to access reviews.
+    /// Results of the access reviews, one for each installed controller and namespace.
     pub reviews: Vec<Review>,
-    /// The certificate that the caller authenticates with; none with other credentials.
+    /// Client certificate of the caller; `None` with other credentials.
     pub client_certificate: Read<Option<Certificate>>,
-    /// The certificate of the API server; none without TLS.
+    /// Serving certificate of the API server; `None` without TLS.
     pub serving_certificate: Read<Option<Certificate>>,
 }
 
-/// Two clocks at about the same moment.
+/// Times of two clocks at about the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// This machine's.
+    /// Time of this machine.
     pub local: Timestamp,
-    /// The API server's, as the header `Date` has it.
+    /// Time of the API server, from the header `Date`.
     pub server: Timestamp,
 }
 
-/// The Lease of a controller.
+/// The Lease of a controller in one namespace.
 #[derive(Clone, Debug)]
 pub struct NamedLease {
-    /// Its name.
+    /// Name of the Lease and of the controller.
     pub name: &'static str,
-    /// Its namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// What was read.
+    /// Result of the reads; `None` if the Lease does not exist.
     pub reading: Read<Option<LeaseReading>>,
 }
 
 /// A Lease that was read once, or twice with a pause.
 #[derive(Clone, Debug)]
 pub struct LeaseReading {
-    /// The Lease.
+    /// The object of the last read.
     pub lease: Lease,
-    /// When it was read, by the API server's clock.
+    /// Time of the last read, by the clock of the API server.
     pub at: Timestamp,
-    /// The renewal before the pause. None if the first reading was beyond doubt.
+    /// The first of two reads; `None` if one read was enough.
     pub before: Option<Before>,
 }
 
 impl LeaseReading {
-    /// The time of the last renewal.
+    /// Returns `spec.renewTime`.
     pub(crate) fn renewed(&self) -> Option<Timestamp> {
         self.lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
     }
 }
 
-/// What the first of two readings showed.
+/// Result of the first of two reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// The time of the last renewal.
+    /// `spec.renewTime` of the Lease.
     pub renewed: Option<Timestamp>,
-    /// When it was read, by the API server's clock.
+    /// Time of the read, by the clock of the API server.
     pub at: Timestamp,
 }
 
-/// What is known of kube-controller-manager.
+/// What the API shows of kube-controller-manager, and what the caller states.
 #[derive(Clone, Debug)]
 pub struct BuiltInFacts {
-    /// Its Lease.
+    /// Lease `kube-controller-manager` in `kube-system`.
     pub lease: Read<Option<LeaseReading>>,
-    /// Its Pods.
+    /// Pods of kube-controller-manager in `kube-system`.
     pub pods: Read<Vec<Pod>>,
-    /// The control-plane nodes.
+    /// Nodes with the role `control-plane`.
     pub nodes: Read<Vec<Node>>,
-    /// ConfigMap `kubeadm-config`.
+    /// ConfigMap `kubeadm-config` in `kube-system`; `None` on clusters without kubeadm.
     pub kubeadm: Read<Option<ConfigMap>>,
-    /// What the caller says about it, where it cannot be seen.
+    /// Value of `--built-in-controllers`, for a manager that the API does not show.
     pub stated: Option<Stated>,
 }
 
-/// What the caller says about a kube-controller-manager that cannot be seen.
+/// The caller's statement about a kube-controller-manager that the API does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stated {
-    /// There is none.
+    /// There is no kube-controller-manager.
     None,
-    /// It runs with this value of `--controllers`.
+    /// kube-controller-manager runs with this value of `--controllers`.
     Controllers(Controllers),
 }
 
-/// Roles and bindings.
+/// Roles and bindings with the labels of Nonet.
 #[derive(Clone, Debug)]
 pub struct Roles {
     /// Names of ClusterRoles.
     pub cluster_roles: Read<BTreeSet<String>>,
-    /// Bindings in the whole cluster.
+    /// ClusterRoleBindings with their subjects.
     pub cluster_bindings: Read<Vec<ClusterRoleBinding>>,
     /// Namespaces and names of Roles.
     pub roles: Read<BTreeSet<(String, String)>>,
-    /// Bindings in the namespaces of Nonet.
+    /// RoleBindings in the namespaces of Nonet.
     pub bindings: Read<Vec<RoleBinding>>,
 }
 
-/// Answers to access reviews for one controller.
+/// Result of the access reviews for one controller.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// The controller.
+    /// Name of the controller.
     pub controller: &'static str,
-    /// Rights that it lacks, such as `create pods`.
+    /// Rights that the controller lacks, such as `create pods`.
     pub denied: Read<Vec<String>>,
 }
 
-/// A text with single spaces, and without line breaks.
+/// Replaces all white space in a text, line breaks included, by single spaces.
 pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A certificate.
+/// Subject and expiry of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Its subject.
+    /// Distinguished name of the subject.
     pub subject: String,
-    /// When it ends.
+    /// End of the validity (`notAfter`).
     pub ends: Timestamp,
 }

@@ -1,20 +1,20 @@
-//! What a check found, and what to do about it.
+//! Findings of a check, with remedies.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How a finding bears on the cluster, from harmless to severe.
+/// Severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// As it should be.
+    /// The expected state.
     Ok,
-    /// Worth knowing; nothing to do.
+    /// Worth knowing. Nothing needs to be done.
     Info,
-    /// Works now, and may not for long.
+    /// Works now, but may fail later.
     Warning,
-    /// The fact could not be read.
+    /// A fact could not be read.
     Unknown,
     /// Does not work, or is dangerous.
     Problem,
@@ -30,19 +30,19 @@ impl fmt::Display for Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topic {
-    /// What is installed, and whether it runs.
+    /// Installed controllers and their readiness.
     Installed,
-    /// The Leases of the elections.
+    /// Leases, leaders and holds.
     Leases,
-    /// The loops of kube-controller-manager beside those of Nonet.
+    /// Loops of kube-controller-manager and of Nonet.
     Loops,
-    /// The rights of the controllers.
+    /// Roles, bindings and access reviews.
     Rights,
-    /// The clocks of the machines.
+    /// Differences between clocks.
     Time,
-    /// Versions of the server, of kube-controller-manager and of Nonet.
+    /// Versions of the API server, of kube-controller-manager and of Nonet.
     Versions,
-    /// Certificates and when they end.
+    /// Expiry of certificates.
     Certificates,
     /// Pods that do not start.
     Pods,
@@ -54,21 +54,21 @@ impl fmt::Display for Topic {
     }
 }
 
-/// One line of the check.
+/// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How it bears on the cluster.
+    /// Severity of the finding.
     pub status: Status,
-    /// The part of the check.
+    /// Part of the check that made the finding; findings are grouped by it.
     pub topic: Topic,
-    /// What was found, in one sentence or two.
+    /// One or two sentences about the state of the cluster.
     pub found: String,
-    /// What to do about it; contains a command where there is one.
+    /// Advice, with a command where there is one; `do` in JSON.
     #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// Findings of one topic, in the order in which they are made.
+/// Collects the findings of one topic in their order.
 #[derive(Debug)]
 pub struct Findings {
     topic: Topic,
@@ -76,56 +76,54 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// No findings yet.
+    /// Returns an empty collection.
     pub fn of(topic: Topic) -> Self {
         Self { topic, list: Vec::new() }
     }
 
-    /// Adds a finding of this status.
+    /// Adds a finding. An empty remedy means that there is none.
     pub fn add(&mut self, status: Status, found: impl Into<String>, remedy: impl Into<String>) {
         let remedy = Some(remedy.into()).filter(|text: &String| !text.is_empty());
         self.list.push(Finding { status, topic: self.topic, found: found.into(), remedy });
     }
 
-    /// Adds that something is as it should be.
+    /// Adds a finding with [`Status::Ok`].
     pub fn ok(&mut self, found: impl Into<String>) {
         self.add(Status::Ok, found, "");
     }
 
-    /// Adds that something is worth knowing.
+    /// Adds a finding with [`Status::Info`].
     pub fn info(&mut self, found: impl Into<String>) {
         self.add(Status::Info, found, "");
     }
 
-    /// Adds that something works now, and may not for long.
+    /// Adds a finding with [`Status::Warning`].
     pub fn warning(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Warning, found, remedy);
     }
 
-    /// Adds that something does not work, or is dangerous.
+    /// Adds a finding with [`Status::Problem`].
     pub fn problem(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Problem, found, remedy);
     }
 
-    /// Adds that something cannot be told.
+    /// Adds a finding with [`Status::Unknown`].
     pub fn unknown(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Unknown, found, remedy);
     }
 
-    /// Adds that a fact could not be read.
+    /// Adds a finding with [`Status::Unknown`] for a fact that could not be read. `what` continues "cannot tell".
     pub fn unreadable(&mut self, what: &str, why: &crate::facts::Unreadable) {
         self.unknown(format!("cannot tell {what}: {why}"), why.remedy());
     }
 
-    /// The findings.
+    /// Returns the findings.
     pub fn into_list(self) -> Vec<Finding> {
         self.list
     }
 }
 
-/// What the whole check comes to, and its exit code.
-///
-/// The exit code is 0 if all is well, 1 if there is a problem, and 3 if there is none and something could not be told.
+/// Returns the exit code of a check: 1 with a problem, otherwise 3 with an unknown fact, otherwise 0.
 pub fn exit_code(findings: &[Finding]) -> u8 {
     match findings.iter().map(|finding| finding.status).max() {
         Some(Status::Problem) => 1,

@@ -1,4 +1,4 @@
-//! Reads the facts of a cluster. Every request but access reviews is a GET.
+//! Reads the facts about a cluster. All requests are GETs, except access reviews.
 
 mod read;
 mod reviews;
@@ -26,27 +26,27 @@ use crate::{
     facts::{Before, BuiltInFacts, Facts, LeaseReading, NamedLease, Read, Roles, Stated, Times, Unreadable},
 };
 
-/// The pause between two readings of a Lease: a little more than leaders leave between two renewals.
+/// Pause between two readings of a Lease, a little longer than the time between two renewals of a leader.
 const PAUSE: Duration = Duration::from_millis(2_600);
-/// Labels of kube-controller-manager's Pods: kubeadm's, then those of kOps and Talos.
+/// Label selectors of the Pods of kube-controller-manager: the first on kubeadm, the second on kOps and Talos.
 const MANAGER_SELECTORS: [&str; 2] = ["component=kube-controller-manager", "k8s-app=kube-controller-manager"];
 const MANAGER_LEASE: &str = "kube-controller-manager";
-/// Requests that are open at once.
+/// Most requests in flight for Leases, and for reviews.
 const AT_ONCE: usize = 8;
 
-/// What to read.
+/// Input of [`gather`] from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The namespace of Nonet; searched for if none.
+    /// Namespace of Nonet; `None` searches all namespaces.
     pub namespace: Option<String>,
-    /// What the caller says about kube-controller-manager.
+    /// The caller's statement about kube-controller-manager.
     pub stated: Option<Stated>,
 }
 
-/// Reads the facts of a cluster.
+/// Reads all facts. A fact that cannot be read is an `Err` inside [`Facts`].
 ///
 /// # Errors
-/// If the API server does not answer at all.
+/// If the API server does not answer, or does not accept the credentials.
 pub async fn gather(connection: &Connection, clock: &Clock, request: Request) -> Result<Facts, Unreadable> {
     let (server_version, clocks) = version(connection, clock).await?;
     let ahead = clocks.as_ref().map_or(SignedDuration::ZERO, |clocks| clocks.server.duration_since(clocks.local));
@@ -99,7 +99,7 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: Request) ->
     })
 }
 
-/// Reads the version and the time of the API server. A server that refuses the version is a server.
+/// Reads version and time of the API server. A refused version is an `Err` among the facts; no answer is an error.
 async fn version(connection: &Connection, clock: &Clock) -> Result<(Read<String>, Read<Times>), Unreadable> {
     let before = clock.now();
     let (version, date) = connection.version().await?;
@@ -112,7 +112,7 @@ async fn version(connection: &Connection, clock: &Clock) -> Result<(Read<String>
     Ok((version, clocks))
 }
 
-/// The names of installed controllers, each with a namespace. A shadow does not count.
+/// Returns name and namespace of each installed controller. Shadows do not count.
 fn installed<'a>(found: &[&'a ObjectMeta]) -> BTreeSet<(&'a str, &'a str)> {
     let controller = |metadata: &&'a ObjectMeta| {
         let labels = metadata.labels.as_ref()?;
@@ -142,7 +142,7 @@ async fn lease(
     Ok(lease.map(|lease| LeaseReading { lease, at: now(), before: None }))
 }
 
-/// Reads those Leases again that leave a doubt, after one pause for all.
+/// Reads doubtful Leases a second time, after one pause for all of them.
 async fn read_again(
     connection: &Connection,
     clock: &Clock,
@@ -164,7 +164,7 @@ async fn read_again(
     }
     clock.sleep(PAUSE).await;
     join_all(again.into_iter().map(|(namespace, name, reading)| async move {
-        // A second reading that fails leaves the first.
+        // If the second read fails, the first reading stays.
         if let Ok(Some(mut second)) = lease(connection, &namespace, name, now).await {
             second.before = Some(Before { renewed: reading.renewed(), at: reading.at });
             *reading = second;
@@ -206,7 +206,7 @@ async fn roles(connection: &Connection, namespaces: &[String]) -> Roles {
     }
 }
 
-/// Lists objects in some namespaces.
+/// Lists objects in several namespaces.
 async fn in_all<K: read::Readable>(
     connection: &Connection,
     namespaces: &[String],

@@ -1,9 +1,9 @@
-//! `kubectl nonet`: checks a cluster that runs Nonet, or is about to.
+//! `kubectl nonet` checks a cluster that runs Nonet, or that is going to run it.
 //!
 //! # What it promises
 //!
-//! It writes nothing, and needs read access alone. Its only POST requests are access reviews. A fact that cannot be read
-//! is a finding with a status of its own, and never counts as good.
+//! The command writes nothing, and needs only read access. Its only POST requests are access reviews. A fact that cannot be
+//! read becomes a finding with the status `unknown`, and never counts as ok.
 //!
 //! ```text
 //! kubeconfig ──► connection ──► gather ──► Facts ──► check ──► findings ──► render ──► stdout
@@ -15,9 +15,9 @@
 //! | | |
 //! | --- | --- |
 //! | the command | [`command`] flags, subcommands and exit codes |
-//! | reading | [`connection`] to the cluster of a kubeconfig, [`gather`] of [`facts`] |
-//! | judging | [`check`] facts, into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
-//! | showing | [`render`] as text or JSON |
+//! | reading | [`connection`] to the cluster of a kubeconfig, [`gather`] reads the [`facts`] |
+//! | judging | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
+//! | output | [`render`] as text or JSON |
 
 pub mod check;
 pub mod command;

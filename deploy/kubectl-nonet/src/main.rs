@@ -1,4 +1,4 @@
-//! The kubectl plug-in of Nonet.
+//! The binary of the kubectl plug-in.
 
 use std::process::ExitCode;
 

@@ -1,14 +1,14 @@
-//! What the flags of kube-controller-manager say, beside its loops.
+//! Reads flags of kube-controller-manager from command lines and from kubeadm's configuration.
 
 use common::built_in_flags::{Controllers, flag};
 use serde_json::Value;
 
-/// Whether a command line switches leader election off, so that there is no Lease.
+/// Whether a command line switches leader election off. Such a manager has no Lease.
 pub fn without_election(command_line: &[String]) -> bool {
     flag(command_line, "leader-elect").last().is_some_and(|value| value == "false")
 }
 
-/// Reads the flag that `kubeadm upgrade` will give to kube-controller-manager from a `ClusterConfiguration`.
+/// Reads the value of `--controllers` that the next `kubeadm upgrade` will use from a `ClusterConfiguration`.
 ///
 /// `extraArgs` is a list of names and values in v1beta4, and a map in v1beta3.
 pub fn kubeadm_controllers(cluster_configuration: &str) -> Result<Controllers, String> {
@@ -30,14 +30,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_flag_decides_whether_there_is_an_election() {
+    fn the_last_flag_decides_about_leader_election() {
         let without = |text: &str| without_election(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert!(without("x --leader-elect=true --leader-elect=false"));
         assert!(!without("x --leader-elect=false --leader-elect=true") && !without("x --leader-elect"));
     }
 
     #[test]
-    fn both_forms_of_kubeadm() {
+    fn both_formats_of_kubeadm_are_read() {
         for (text, expected) in [
             ("controllerManager:\n  extraArgs:\n  - name: controllers\n    value: '*,-job-controller'\n", false),
             ("controllerManager:\n  extraArgs:\n    controllers: \"*,-job\"\n", false),

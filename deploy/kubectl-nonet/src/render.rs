@@ -1,4 +1,4 @@
-//! Findings as text or JSON.
+//! Renders findings as text or JSON.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::{
     finding::{Finding, Status, exit_code},
 };
 
-/// Findings as lines: status, topic, what was found; behind an arrow, what to do.
+/// Renders findings as lines of status, topic and text. A line with an arrow has the remedy. The last line is a summary.
 pub fn text(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let line = format!("{:<8} {:<13} {}\n", finding.status, finding.topic, finding.found);
@@ -18,7 +18,7 @@ pub fn text(findings: &[Finding]) -> String {
     format!("{lines}{}\n", summary(findings))
 }
 
-/// Findings as one JSON object.
+/// Renders findings as one JSON object with a summary.
 pub fn json(findings: &[Finding]) -> String {
     let object = json!({
         "summary": {
@@ -54,7 +54,7 @@ mod tests {
     use crate::finding::{Findings, Topic};
 
     #[test]
-    fn text_json_and_exit_codes() {
+    fn findings_are_rendered_and_decide_the_exit_code() {
         let mut findings = Findings::of(Topic::Leases);
         findings.ok("all is well");
         let fine = findings.into_list();

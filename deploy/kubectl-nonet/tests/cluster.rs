@@ -1,4 +1,4 @@
-//! The command against an API server over TLS, from a kubeconfig to findings.
+//! Runs the check against an API server over TLS, from a kubeconfig to findings.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -52,7 +52,7 @@ impl Cluster {
         self.sandbox.apply(object).await.unwrap();
     }
 
-    /// kube-controller-manager with this flag.
+    /// Replaces the Pod of kube-controller-manager by one with this value of `--controllers`.
     async fn manager(&self, controllers: &str) {
         drop(self.sandbox.delete("pods", Some("kube-system"), "kube-controller-manager-cp-0").await);
         self.apply(json!({
@@ -65,7 +65,7 @@ impl Cluster {
         })).await;
     }
 
-    /// A Lease that was renewed just now, and holds for as long as any test may take.
+    /// Applies a Lease that was renewed just now, with a duration longer than any test.
     async fn lease(&self, name: &str, holder: &str) {
         let now = format!("{:.6}", self.sandbox.clock().now());
         self.apply(json!({
@@ -74,7 +74,7 @@ impl Cluster {
         })).await;
     }
 
-    /// deployment-controller, with its roles.
+    /// Installs deployment-controller with its roles.
     async fn nonet(&self) {
         let labels = json!({
             "app.kubernetes.io/name": CONTROLLER, "app.kubernetes.io/component": "controller", "app.kubernetes.io/part-of": "nonet",
@@ -146,14 +146,14 @@ async fn two_writers_are_a_problem() {
 }
 
 #[tokio::test]
-async fn the_hold_is_told_from_a_leader() {
+async fn a_hold_is_no_leader() {
     let cluster = Cluster::handed_over("hold").await;
     cluster.lease(CONTROLLER, "held-for-hand-over").await;
     let findings = cluster.check(Stage::Running).await;
     expect(
         &findings,
         Status::Problem,
-        "nobody runs deployment-controller: kube-controller-manager does not, and Nonet is held",
+        "no process runs deployment-controller: kube-controller-manager does not, and Nonet is held",
     );
     cluster.manager("*").await;
     let findings = cluster.check(Stage::HandOver).await;
@@ -179,7 +179,7 @@ async fn a_missing_right_of_a_controller_is_a_problem() {
 }
 
 #[tokio::test]
-async fn what_the_caller_may_not_read_is_unknown() {
+async fn facts_that_the_caller_may_not_read_are_unknown() {
     let cluster = Cluster::handed_over("forbidden").await;
     cluster.log_in("nobody", Credential::Token);
     let findings = cluster.check(Stage::Running).await;
@@ -187,10 +187,10 @@ async fn what_the_caller_may_not_read_is_unknown() {
     for words in [
         "cannot tell which Deployments are installed: forbidden; it needs list on deployments.apps in the namespace \
             kube-system",
-        "cannot tell who leads deployment-controller, replicaset-controller, ",
+        "cannot tell which process leads deployment-controller, replicaset-controller, ",
         "node-lifecycle-controller: forbidden; it needs get on leases.coordination.k8s.io in the namespace kube-system",
         "cannot tell which loops kube-controller-manager runs: forbidden",
-        "cannot tell what kubeadm upgrade will switch on: forbidden",
+        "cannot tell which loops kubeadm upgrade will switch on: forbidden",
     ] {
         expect(&findings, Status::Unknown, words);
     }
@@ -199,7 +199,7 @@ async fn what_the_caller_may_not_read_is_unknown() {
 }
 
 #[tokio::test]
-async fn the_caller_is_told_of_a_server_that_is_away() {
+async fn a_server_that_does_not_answer_is_an_error() {
     let cluster = Cluster::handed_over("away").await;
     let answer = cluster.sandbox.send(http::Method::GET, "/version", "", None).await.unwrap();
     assert!(answer["gitVersion"].is_string());

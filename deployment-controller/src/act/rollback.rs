@@ -73,6 +73,7 @@ mod tests {
 
     use super::*;
 
+    /// DEPLOYMENT-47.
     #[test]
     fn a_rollback_restores_the_whole_template_without_its_hash() {
         let mut deployment = json!({

@@ -28,6 +28,7 @@ pub fn note(draft: &mut Draft<'_>) {
 mod tests {
     use crate::{decide::conditions::*, world::World};
 
+    /// DEPLOYMENT-45.
     #[test]
     fn a_pause_and_its_end_are_reported_once() {
         let mut world = World::new(3).set("a", 3, 3).current("a").condition(PROGRESSING, NEW_REPLICA_SET_AVAILABLE);
@@ -41,6 +42,7 @@ mod tests {
         assert_eq!(plan.statuses()[0].1, (RESUMED.to_owned(), "Unknown".to_owned()));
     }
 
+    /// DEPLOYMENT-45.
     #[test]
     fn a_stuck_rollout_stays_stuck() {
         let mut world = World::new(3).set("a", 3, 3).current("a").condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
@@ -48,6 +50,7 @@ mod tests {
         assert_eq!(world.plan().progress().0, PROGRESS_DEADLINE_EXCEEDED);
     }
 
+    /// DEPLOYMENT-45.
     #[test]
     fn nothing_is_reported_without_a_deadline() {
         let mut world = World::new(3).set("a", 3, 3).current("a");

@@ -210,6 +210,8 @@ fn heal(world: &mut World) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
+    /// DEPLOYMENT-17, DEPLOYMENT-27, DEPLOYMENT-29, DEPLOYMENT-31, DEPLOYMENT-34, DEPLOYMENT-35, DEPLOYMENT-44, DEPLOYMENT-51,
+    /// DEPLOYMENT-81.
     #[test]
     fn invariants_hold_whatever_happens(
         replicas in 0..10i64,

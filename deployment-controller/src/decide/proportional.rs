@@ -103,6 +103,7 @@ mod tests {
         sizes
     }
 
+    /// DEPLOYMENT-43.
     #[test]
     fn each_set_gets_its_share() {
         for (replicas, surge, sets, status, want) in [
@@ -124,6 +125,7 @@ mod tests {
         }
     }
 
+    /// DEPLOYMENT-81.
     #[test]
     fn a_set_scaled_by_hand_does_not_exceed_the_maximum() {
         // The share is six times the size: upstream scales this ReplicaSet to 12 and the other one to 0.
@@ -131,6 +133,7 @@ mod tests {
         assert_eq!(got, [("hand".to_owned(), 2), ("new".to_owned(), 4)]);
     }
 
+    /// DEPLOYMENT-81.
     #[test]
     fn products_do_not_overflow() {
         let got = scaled(1_000_000, 0, &[("a", 60_000, "100000"), ("b", 40_000, "100000")], 100_000);
@@ -141,6 +144,7 @@ mod tests {
     }
 
     proptest! {
+        /// DEPLOYMENT-81.
         #[test]
         fn sizes_add_up_to_the_maximum(
             replicas in 0i64..200, surge in 0i64..50,

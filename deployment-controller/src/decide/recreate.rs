@@ -54,6 +54,7 @@ mod tests {
         world
     }
 
+    /// DEPLOYMENT-35.
     #[test]
     fn all_old_sets_go_to_zero_first() {
         let plan = recreate(3).set("a", 2, 2).set("b", 3, 3).plan();
@@ -61,6 +62,7 @@ mod tests {
         assert_eq!(plan.created(), None);
     }
 
+    /// DEPLOYMENT-35.
     #[test]
     fn the_new_set_waits_for_the_old_status_and_for_unfinished_old_pods() {
         let world = recreate(3).set("a", 0, 0);
@@ -76,6 +78,7 @@ mod tests {
         );
     }
 
+    /// DEPLOYMENT-36.
     #[test]
     fn the_new_set_does_not_wait_for_its_own_pods() {
         let world = recreate(3).set("a", 0, 0).set("b", 0, 0).current("b").running("b", 2);

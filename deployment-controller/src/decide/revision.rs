@@ -101,6 +101,7 @@ mod tests {
     use super::*;
     use crate::world::World;
 
+    /// DEPLOYMENT-18.
     #[test]
     fn histories_grow_and_drop_their_oldest_entries() {
         assert_eq!(append("", "3").as_deref(), Some("3"));
@@ -120,6 +121,7 @@ mod tests {
         assert_eq!(append("1", &"9".repeat(2001)), None);
     }
 
+    /// DEPLOYMENT-17, DEPLOYMENT-19.
     #[test]
     fn the_new_set_gets_the_highest_revision() {
         for (olds, new, want) in [
@@ -146,6 +148,7 @@ mod tests {
         }
     }
 
+    /// DEPLOYMENT-15.
     #[test]
     fn annotations_are_copied_and_never_removed() {
         let mut world = World::new(3).set("a", 3, 3).current("a").annotate("gone", "1").annotate("changed", "old");
@@ -157,6 +160,7 @@ mod tests {
 
     const ROLLBACK: &str = crate::objects::ROLLBACK_TO;
 
+    /// DEPLOYMENT-16.
     #[test]
     fn min_ready_seconds_are_copied_to_the_set() {
         let mut world = World::new(3).set("a", 3, 3).current("a");
@@ -165,6 +169,7 @@ mod tests {
         assert_eq!((change.min_ready_seconds, change.size), (Some(7), None));
     }
 
+    /// DEPLOYMENT-19.
     #[test]
     fn an_unreadable_revision_is_left_alone_until_something_else_is_written() {
         let mut world = World::new(3).set("a", 3, 3).current("a").annotate(REVISION, "seven");
@@ -174,6 +179,7 @@ mod tests {
         assert_eq!(world.plan().annotations("a"), BTreeMap::from([("note".into(), "1".into())]));
     }
 
+    /// DEPLOYMENT-61.
     #[test]
     fn an_existing_set_starts_the_progress_deadline() {
         let mut world = World::new(3).set("a", 3, 1).current("a");
@@ -184,6 +190,7 @@ mod tests {
     }
 
     proptest! {
+        /// DEPLOYMENT-18.
         #[test]
         fn a_history_never_exceeds_its_maximum_length(entries in prop::collection::vec(0i64..10_000_000, 0..600), next in 1i64..i64::MAX) {
             let mut history = String::new();

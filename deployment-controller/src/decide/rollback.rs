@@ -78,6 +78,7 @@ mod tests {
         world
     }
 
+    /// DEPLOYMENT-46, DEPLOYMENT-49.
     #[test]
     fn requests_are_fulfilled_or_cleared() {
         for (request, target, want) in [
@@ -97,6 +98,7 @@ mod tests {
         }
     }
 
+    /// DEPLOYMENT-46.
     #[test]
     fn the_last_revision_needs_two_revisions() {
         let mut only = World::new(3).set("c", 3, 3).current("c");
@@ -109,6 +111,7 @@ mod tests {
         assert_eq!(event, "Rolled back deployment \"web\" to revision 4");
     }
 
+    /// DEPLOYMENT-46.
     #[test]
     fn requests_that_are_not_integers_or_come_during_a_pause_are_left_alone() {
         for request in ["", "x", "1.5"] {

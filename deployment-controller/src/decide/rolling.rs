@@ -92,6 +92,7 @@ mod tests {
         (name.to_owned(), from, to)
     }
 
+    /// DEPLOYMENT-28.
     #[test]
     fn the_first_step_uses_max_surge_and_max_unavailable() {
         let world = World::new(8).set("old", 8, 8);
@@ -103,6 +104,7 @@ mod tests {
         assert_eq!((last.replicas, last.updated_replicas, last.unavailable_replicas), (8, 0, 2));
     }
 
+    /// DEPLOYMENT-28, DEPLOYMENT-29, DEPLOYMENT-30, DEPLOYMENT-31, DEPLOYMENT-78.
     #[test]
     fn each_state_has_its_next_step() {
         for (sets, want) in [
@@ -127,6 +129,7 @@ mod tests {
         }
     }
 
+    /// DEPLOYMENT-32.
     #[test]
     fn a_rollout_during_a_failed_one_first_removes_the_failed_pods() {
         let world = World::new(8).set("good", 6, 6).set("bad", 4, 0);
@@ -138,6 +141,7 @@ mod tests {
         assert_eq!(moves(&world), [to(&name, 0, 4)]);
     }
 
+    /// DEPLOYMENT-32.
     #[test]
     fn a_rollback_first_removes_the_failed_pods() {
         let world = World::new(8).set("good", 6, 6).set("bad", 4, 0).current("good");
@@ -146,6 +150,7 @@ mod tests {
         assert_eq!(moves(&world), [to("good", 6, 8)]);
     }
 
+    /// DEPLOYMENT-78.
     #[test]
     fn surplus_available_pods_of_the_new_set_do_not_raise_the_budget() {
         // The new ReplicaSet was just scaled from 8 to 4: four of its eight available Pods are about to be deleted.
@@ -153,6 +158,7 @@ mod tests {
         assert_eq!(moves(&world), [to("old", 6, 2)]);
     }
 
+    /// DEPLOYMENT-79.
     #[test]
     fn a_failed_scale_down_skips_the_others_and_fails_the_sync_after_the_status() {
         let plan = World::new(8).set("a", 3, 3).set("b", 3, 3).set("new", 4, 4).current("new").plan();

@@ -124,6 +124,7 @@ mod tests {
         world.annotate(DESIRED_REPLICAS, desired).annotate(MAX_REPLICAS, max)
     }
 
+    /// DEPLOYMENT-26, DEPLOYMENT-41, DEPLOYMENT-53.
     #[test]
     fn the_only_set_with_pods_gets_all_replicas() {
         let world = desired(World::new(6).set("a", 4, 4).current("a"), "4", "5");
@@ -134,6 +135,7 @@ mod tests {
         assert_eq!(plan.last_status().unavailable_replicas, 0, "the status does not count sizes written in this sync");
     }
 
+    /// DEPLOYMENT-41.
     #[test]
     fn without_pods_the_newest_set_gets_them() {
         let mut world = World::new(3).set("a", 0, 0).set("b", 0, 0);
@@ -143,6 +145,7 @@ mod tests {
         assert_eq!(world.plan().sizes(), [("a".to_owned(), 0, 3)]);
     }
 
+    /// DEPLOYMENT-41.
     #[test]
     fn nothing_is_scaled_without_any_set() {
         let mut world = World::new(3);
@@ -150,6 +153,7 @@ mod tests {
         assert_eq!(world.plan().sizes(), []);
     }
 
+    /// DEPLOYMENT-27, DEPLOYMENT-40, DEPLOYMENT-80.
     #[test]
     fn stale_annotations_alone_are_written_once() {
         // A user has scaled the ReplicaSet to the desired size: upstream stays in a scaling event for ever.
@@ -162,12 +166,14 @@ mod tests {
         assert!(world.plan().changes("a").is_empty());
     }
 
+    /// DEPLOYMENT-42.
     #[test]
     fn a_saturated_new_set_scales_others_to_zero_newest_first() {
         let world = desired(World::new(4).set("a", 1, 1), "9", "9").set("b", 2, 2).set("c", 4, 4).current("c");
         assert_eq!(world.plan().sizes(), [("b".to_owned(), 2, 0), ("a".to_owned(), 1, 0)]);
     }
 
+    /// DEPLOYMENT-80.
     #[test]
     fn recreate_with_two_active_sets_leaves_the_scaling_event() {
         let mut world = desired(desired(World::new(5).set("a", 3, 3), "4", "5").set("b", 1, 0), "4", "5").current("b");
@@ -181,6 +187,7 @@ mod tests {
         assert!(world.plan().changes("a").is_empty());
     }
 
+    /// DEPLOYMENT-40.
     #[test]
     fn no_scaling_event_for_sets_without_pods_or_without_the_annotation() {
         let world = desired(World::new(4).set("a", 0, 0), "9", "9").set("b", 4, 4).current("b");

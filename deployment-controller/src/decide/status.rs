@@ -60,6 +60,7 @@ mod tests {
     use super::*;
     use crate::{decide::conditions::*, world::World};
 
+    /// DEPLOYMENT-53, DEPLOYMENT-55.
     #[test]
     fn counts_are_sums_over_all_sets() {
         let mut world = World::new(4).set("a", 3, 2).set("b", 2, 1).current("b");
@@ -73,12 +74,14 @@ mod tests {
         assert!(common::conditions::is_true(&status.conditions, AVAILABLE));
     }
 
+    /// DEPLOYMENT-53.
     #[test]
     fn unavailable_is_never_below_zero() {
         let snapshot = World::new(2).set("a", 2, 5).current("a").snapshot();
         assert_eq!(calculate(&Draft::new(&snapshot)).unavailable_replicas, 0);
     }
 
+    /// DEPLOYMENT-54, DEPLOYMENT-75.
     #[test]
     fn terminating_pods_are_known_only_if_all_sets_report_them() {
         for (observed, value, want) in
@@ -94,6 +97,7 @@ mod tests {
         }
     }
 
+    /// DEPLOYMENT-75.
     #[test]
     fn a_count_that_the_server_drops_does_not_cause_a_write() {
         let mut world = World::new(2).set("a", 2, 2).current("a");
@@ -109,6 +113,7 @@ mod tests {
         assert_eq!(draft.status.terminating_replicas, Some(1), "the count is written with other changes");
     }
 
+    /// DEPLOYMENT-55.
     #[test]
     fn the_available_condition_has_its_own_times() {
         let world = World::new(4).set("a", 4, 2).current("a");
@@ -118,6 +123,7 @@ mod tests {
         assert_eq!((condition.last_update_time, condition.last_transition_time), (Some(world.now), Some(world.now)));
     }
 
+    /// DEPLOYMENT-56.
     #[test]
     fn a_deployment_that_is_being_deleted_gets_only_a_status() {
         let mut world = World::new(4).set("a", 2, 1).set("b", 2, 2).current("b");

@@ -79,6 +79,7 @@ mod tests {
         world.explain().waiting
     }
 
+    /// DEPLOYMENT-73.
     #[test]
     fn waiting_for_pods_names_their_number() {
         let world = World::new(10).set("old", 9, 9).set("new", 4, 1).current("new");
@@ -95,6 +96,7 @@ mod tests {
         );
     }
 
+    /// DEPLOYMENT-73.
     #[test]
     fn every_problem_is_named() {
         let mut world = World::new(4).set("old", 3, 3).set("new", 2, 0).current("new");
@@ -117,6 +119,7 @@ mod tests {
         );
     }
 
+    /// DEPLOYMENT-73.
     #[test]
     fn a_pause_is_named_and_a_settled_deployment_has_nothing_to_wait_for() {
         let mut world = World::new(3).set("a", 3, 3).current("a").complete();
@@ -127,6 +130,7 @@ mod tests {
         assert_eq!(waiting(&world), ["paused: the template is not rolled out"]);
     }
 
+    /// DEPLOYMENT-39.
     #[test]
     fn an_unknown_strategy_fails_with_a_one_line_error() {
         let mut world = World::new(3).set("a", 3, 3).current("a").complete();

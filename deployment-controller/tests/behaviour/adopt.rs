@@ -17,6 +17,7 @@ fn owner(set: &Value) -> Option<&str> {
     set["metadata"]["ownerReferences"][0]["name"].as_str()
 }
 
+/// DEPLOYMENT-5, DEPLOYMENT-6.
 #[tokio::test(start_paused = true)]
 async fn orphans_are_adopted_after_one_live_read_and_used() {
     let world = World::new().await;
@@ -38,6 +39,7 @@ async fn orphans_are_adopted_after_one_live_read_and_used() {
     assert_eq!(sets[0]["metadata"]["labels"], json!({"app": "web"}), "no label is added");
 }
 
+/// DEPLOYMENT-4, DEPLOYMENT-9, DEPLOYMENT-21.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_no_longer_matches_is_released_and_replaced() {
     let world = World::new().await;
@@ -74,6 +76,7 @@ async fn released(world: &World) -> usize {
     world.sets().await.iter().filter(|set| owner(set).is_none()).count()
 }
 
+/// DEPLOYMENT-84.
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_is_retried_slowly_and_the_set_still_counts() {
     let world = releasing(Action::Invalid).await;
@@ -87,6 +90,7 @@ async fn a_refused_release_is_retried_slowly_and_the_set_still_counts() {
     assert_eq!((released(&world).await, world.sets().await.len()), (1, 2));
 }
 
+/// DEPLOYMENT-84.
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_does_not_stop_rollouts() {
     let world = releasing(Action::Invalid).await;
@@ -100,6 +104,7 @@ async fn a_refused_release_does_not_stop_rollouts() {
     assert_eq!(released(&world).await, 1);
 }
 
+/// DEPLOYMENT-10.
 #[tokio::test(start_paused = true)]
 async fn a_failed_release_ends_the_sync() {
     let world = releasing(Action::InternalError).await;
@@ -111,6 +116,7 @@ async fn a_failed_release_ends_the_sync() {
     assert_eq!((released(&world).await, world.sets().await.len()), (1, 2));
 }
 
+/// DEPLOYMENT-11.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_matches_again_unseen_is_kept() {
     let world = releasing(Action::InternalError).await;
@@ -129,6 +135,7 @@ async fn a_set_that_matches_again_unseen_is_kept() {
     assert_eq!((released(&world).await, world.sets().await.len()), (0, 1));
 }
 
+/// DEPLOYMENT-4.
 #[tokio::test(start_paused = true)]
 async fn sets_with_another_owner_are_left_alone() {
     let world = World::new().await;
@@ -144,6 +151,7 @@ async fn sets_with_another_owner_are_left_alone() {
     assert_eq!(world.sets().await.len(), 2);
 }
 
+/// DEPLOYMENT-88.
 #[tokio::test(start_paused = true)]
 async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let world = World::new().await;

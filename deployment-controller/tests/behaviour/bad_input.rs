@@ -30,6 +30,7 @@ fn lying(sandbox: &Sandbox, is: &'static str, said: &'static str) -> kube::Clien
     kube::Client::new(service, "default")
 }
 
+/// DEPLOYMENT-39, DEPLOYMENT-63, DEPLOYMENT-89.
 #[tokio::test(start_paused = true)]
 async fn a_malformed_deployment_backs_off_alone() {
     for (is, said, error) in [

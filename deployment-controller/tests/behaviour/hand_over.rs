@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{DEPLOYMENTS, ME, NS, SETS, World, name, revision, size, web};
 
+/// DEPLOYMENT-69.
 #[tokio::test(start_paused = true)]
 async fn a_settled_deployment_is_taken_over_without_a_write() {
     let mut world = World::new().await;
@@ -43,6 +44,7 @@ fn recorded(kind: &str) -> Vec<Value> {
     last.into_values().collect()
 }
 
+/// DEPLOYMENT-69.
 #[tokio::test(start_paused = true)]
 async fn a_deployment_settled_by_upstream_gets_no_writes() {
     let mut world = World::new().await;
@@ -81,6 +83,7 @@ async fn a_deployment_settled_by_upstream_gets_no_writes() {
     assert_eq!(explained[0]["state"], "settled", "{explained:#}");
 }
 
+/// DEPLOYMENT-70.
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_write_leads_to_the_same_result() {
     // A rollout of three replicas takes about a dozen writes.
@@ -119,6 +122,7 @@ async fn a_crash_at_any_write_leads_to_the_same_result() {
     }
 }
 
+/// DEPLOYMENT-71.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_finds_the_unseen_set_of_an_earlier_one() {
     let mut world = World::new().await;
@@ -150,6 +154,7 @@ async fn a_new_leader_finds_the_unseen_set_of_an_earlier_one() {
     );
 }
 
+/// DEPLOYMENT-70.
 #[tokio::test(start_paused = true)]
 async fn a_standby_writes_nothing_until_it_leads_and_then_completes_the_rollout() {
     let world = World::new().await;

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::world::{World, size, web};
 
+/// DEPLOYMENT-44, DEPLOYMENT-45.
 #[tokio::test(start_paused = true)]
 async fn a_paused_deployment_is_scaled_and_not_rolled_out() {
     let world = World::new().await;
@@ -29,6 +30,7 @@ async fn a_paused_deployment_is_scaled_and_not_rolled_out() {
     assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
 }
 
+/// DEPLOYMENT-44.
 #[tokio::test(start_paused = true)]
 async fn a_pause_suspends_a_rollout() {
     let world = World::new().await;

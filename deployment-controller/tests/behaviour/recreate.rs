@@ -12,6 +12,7 @@ fn recreate(replicas: usize) -> Value {
     object
 }
 
+/// DEPLOYMENT-35.
 #[tokio::test(start_paused = true)]
 async fn no_new_pod_starts_before_the_last_old_one_has_ended() {
     let world = World::new().await;
@@ -42,6 +43,7 @@ async fn no_new_pod_starts_before_the_last_old_one_has_ended() {
     }
 }
 
+/// DEPLOYMENT-83.
 #[tokio::test(start_paused = true)]
 async fn a_rollout_does_not_wait_for_finished_pods() {
     let world = World::new().await;
@@ -57,6 +59,7 @@ async fn a_rollout_does_not_wait_for_finished_pods() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 2], "{:#}", world.explain());
 }
 
+/// DEPLOYMENT-1, DEPLOYMENT-82.
 #[tokio::test(start_paused = true)]
 async fn pods_are_watched_only_for_a_rollout_that_waits_for_them() {
     let world = World::new().await;
@@ -80,6 +83,7 @@ async fn pods_are_watched_only_for_a_rollout_that_waits_for_them() {
     assert_eq!(world.asked("watch", "pods"), 2);
 }
 
+/// DEPLOYMENT-38.
 #[tokio::test(start_paused = true)]
 async fn a_rollout_completes_after_the_strategy_and_the_size_changed() {
     let world = World::new().await;
@@ -93,6 +97,7 @@ async fn a_rollout_completes_after_the_strategy_and_the_size_changed() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 5]);
 }
 
+/// DEPLOYMENT-83.
 #[tokio::test(start_paused = true)]
 async fn a_finished_pod_with_a_finalizer_does_not_block_the_rollout() {
     // A finalizer keeps a Pod of the old ReplicaSet, which no longer counts that Pod in its status.
@@ -107,6 +112,7 @@ async fn a_finished_pod_with_a_finalizer_does_not_block_the_rollout() {
     assert_eq!(world.sets().await.len(), 2, "the Pod has finished: {:#}", world.explain());
 }
 
+/// DEPLOYMENT-4, DEPLOYMENT-37.
 #[tokio::test(start_paused = true)]
 async fn recreate_waits_for_pods_of_an_adopted_set_with_other_labels() {
     let world = World::new().await;

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::world::{World, name, revision, size, web};
 
+/// DEPLOYMENT-17, DEPLOYMENT-18.
 #[tokio::test(start_paused = true)]
 async fn an_earlier_template_reuses_its_set_with_a_new_revision() {
     let world = World::new().await;
@@ -21,6 +22,7 @@ async fn an_earlier_template_reuses_its_set_with_a_new_revision() {
     assert_eq!(revision(&world.web().await), 3);
 }
 
+/// DEPLOYMENT-46, DEPLOYMENT-47, DEPLOYMENT-49.
 #[tokio::test(start_paused = true)]
 async fn a_request_restores_the_whole_template_and_the_annotations() {
     let world = World::with(Sandbox::builder().keep_unknown_fields(true), Settings::new()).await;
@@ -56,6 +58,7 @@ async fn a_request_restores_the_whole_template_and_the_annotations() {
     );
 }
 
+/// DEPLOYMENT-49.
 #[tokio::test(start_paused = true)]
 async fn an_impossible_request_is_cleared_and_reported() {
     let world = World::new().await;

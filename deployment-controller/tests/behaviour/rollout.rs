@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{DEPLOYMENTS, NS, World, name, revision, size, web};
 
+/// DEPLOYMENT-20, DEPLOYMENT-27, DEPLOYMENT-28, DEPLOYMENT-55, DEPLOYMENT-58.
 #[tokio::test(start_paused = true)]
 async fn the_steps_of_a_rollout_are_those_of_upstream() {
     let world = World::new().await;
@@ -45,6 +46,7 @@ async fn the_steps_of_a_rollout_are_those_of_upstream() {
     );
 }
 
+/// DEPLOYMENT-29, DEPLOYMENT-31.
 #[tokio::test(start_paused = true)]
 async fn limits_are_kept_at_all_times() {
     for (surge, unavailable, most, fewest) in
@@ -65,6 +67,7 @@ async fn limits_are_kept_at_all_times() {
     }
 }
 
+/// DEPLOYMENT-71, DEPLOYMENT-77.
 #[tokio::test(start_paused = true)]
 async fn the_first_creation_takes_three_writes_and_no_read() {
     let mut world = World::new().await;
@@ -86,6 +89,7 @@ async fn the_first_creation_takes_three_writes_and_no_read() {
     assert!(world.failed().is_empty(), "{:?}", world.failed());
 }
 
+/// DEPLOYMENT-60.
 #[tokio::test(start_paused = true)]
 async fn a_stuck_rollout_is_reported_after_its_deadline_and_completes_later() {
     let world = World::new().await;
@@ -115,6 +119,7 @@ async fn a_stuck_rollout_is_reported_after_its_deadline_and_completes_later() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [4, 0]);
 }
 
+/// DEPLOYMENT-3.
 #[tokio::test(start_paused = true)]
 async fn an_unknown_field_is_copied_to_the_set_and_counts_in_comparisons() {
     let world = World::with(Sandbox::builder().keep_unknown_fields(true), common::settings::Settings::new()).await;
@@ -131,6 +136,7 @@ async fn an_unknown_field_is_copied_to_the_set_and_counts_in_comparisons() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 2]);
 }
 
+/// DEPLOYMENT-50.
 #[tokio::test(start_paused = true)]
 async fn the_history_is_limited() {
     let world = World::new().await;
@@ -145,6 +151,7 @@ async fn the_history_is_limited() {
     assert_eq!(world.sets().await.iter().map(revision).collect::<Vec<_>>(), [4, 5, 6]);
 }
 
+/// DEPLOYMENT-16.
 #[tokio::test(start_paused = true)]
 async fn annotations_and_min_ready_seconds_follow_without_a_rollout() {
     let world = World::new().await;
@@ -158,6 +165,7 @@ async fn annotations_and_min_ready_seconds_follow_without_a_rollout() {
     assert_eq!(sets[0]["spec"]["minReadySeconds"], 5);
 }
 
+/// DEPLOYMENT-56.
 #[tokio::test(start_paused = true)]
 async fn a_deployment_that_is_being_deleted_gets_only_a_status() {
     let world = World::new().await;

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::world::{NS, SETS, World, name, size, web};
 
+/// DEPLOYMENT-26, DEPLOYMENT-41.
 #[tokio::test(start_paused = true)]
 async fn scaling_is_not_a_rollout() {
     let world = World::new().await;
@@ -21,6 +22,7 @@ async fn scaling_is_not_a_rollout() {
     assert_eq!(annotations["deployment.kubernetes.io/max-replicas"], "4");
 }
 
+/// DEPLOYMENT-43.
 #[tokio::test(start_paused = true)]
 async fn all_sets_share_a_change_of_the_size_during_a_rollout() {
     let world = World::new().await;
@@ -40,6 +42,7 @@ async fn all_sets_share_a_change_of_the_size_during_a_rollout() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [12, 0]);
 }
 
+/// DEPLOYMENT-80.
 #[tokio::test(start_paused = true)]
 async fn a_set_scaled_by_hand_does_not_stop_rollouts_for_good() {
     let world = World::new().await;

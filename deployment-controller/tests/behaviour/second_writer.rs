@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::world::{DEPLOYMENTS, ME, NS, World, web};
 
+/// DEPLOYMENT-72.
 #[tokio::test(start_paused = true)]
 async fn only_writes_of_a_second_writer_raise_the_alarm() {
     let mut world = World::with(Sandbox::builder().managed_fields(true), Settings::new()).await;

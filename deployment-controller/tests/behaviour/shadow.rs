@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{World, web};
 
+/// DEPLOYMENT-60.
 #[tokio::test(start_paused = true)]
 async fn an_exceeded_deadline_is_decided_in_time_and_not_written() {
     let mut world = World::new().await;

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::world::{DEPLOYMENTS, ME, NS, SETS, World, name, size, web};
 
+/// DEPLOYMENT-21.
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_is_replaced_by_another() {
     let mut world = World::new().await;
@@ -35,6 +36,7 @@ async fn a_taken_name_is_replaced_by_another() {
     assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
 }
 
+/// DEPLOYMENT-23, DEPLOYMENT-63, DEPLOYMENT-87.
 #[tokio::test(start_paused = true)]
 async fn a_refused_creation_is_reported_and_retried() {
     let world = World::new().await;
@@ -55,6 +57,7 @@ async fn a_refused_creation_is_reported_and_retried() {
     assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
 }
 
+/// DEPLOYMENT-22.
 #[tokio::test(start_paused = true)]
 async fn a_creation_without_an_answer_is_not_repeated_and_gets_its_event() {
     let world = World::new().await;
@@ -71,6 +74,7 @@ async fn a_creation_without_an_answer_is_not_repeated_and_gets_its_event() {
     assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
 }
 
+/// DEPLOYMENT-76.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_causes_no_second_creation_or_scaling() {
     let world = World::new().await;
@@ -106,6 +110,7 @@ async fn a_terminating_namespace_causes_neither_events_nor_retries() {
     assert_eq!(world.events().await, before);
 }
 
+/// DEPLOYMENT-65.
 #[tokio::test(start_paused = true)]
 async fn a_rollout_completes_after_any_error() {
     for action in [
@@ -136,6 +141,7 @@ async fn a_rollout_completes_after_any_error() {
     }
 }
 
+/// DEPLOYMENT-65.
 #[tokio::test(start_paused = true)]
 async fn a_rollout_completes_after_an_outage_of_a_minute() {
     let world = World::new().await;
@@ -149,6 +155,7 @@ async fn a_rollout_completes_after_an_outage_of_a_minute() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 4]);
 }
 
+/// DEPLOYMENT-75.
 #[tokio::test(start_paused = true)]
 async fn without_the_gate_terminating_pods_are_not_counted() {
     let gate = deployment_controller::TERMINATING_REPLICAS.name;
@@ -158,6 +165,7 @@ async fn without_the_gate_terminating_pods_are_not_counted() {
     assert_eq!(world.web().await["status"].get("terminatingReplicas"), None);
 }
 
+/// DEPLOYMENT-75.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_drops_the_count_gets_no_further_writes() {
     let gate = deployment_controller::TERMINATING_REPLICAS.name;
@@ -174,6 +182,7 @@ async fn a_server_that_drops_the_count_gets_no_further_writes() {
 }
 
 /// The watch of Deployments is stale while the garbage collector deletes the dependents of a deleted Deployment.
+/// DEPLOYMENT-66.
 #[tokio::test(start_paused = true)]
 async fn an_unseen_deletion_causes_at_most_two_creations() {
     let world = World::new().await;

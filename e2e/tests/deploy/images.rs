@@ -152,13 +152,13 @@ fn images_are_set_and_pinned_by_a_script() {
         assert!(error.contains(why), "{arguments:?}: {error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), pinned, "{arguments:?}");
     };
-    refused(&[registry, "v9.9.9", "gc-controller"], "and not that of registry.example:5000/team/gc-controller:v9.9.9");
-    refused(&["elsewhere", "v1.2.3", "gc-controller"], "and not that of elsewhere/gc-controller:v1.2.3");
+    refused(&[registry, "v9.9.9", "gc-controller"], "instead of registry.example:5000/team/gc-controller:v9.9.9");
+    refused(&["elsewhere", "v1.2.3", "gc-controller"], "instead of elsewhere/gc-controller:v1.2.3");
     refused(&[registry, "v1.2.3", "gc-controller", "job-controller"], "has the digest of x/job-controller:v1");
     refused(&[registry, "v1.2.3", "gc-controller", "cronjob-controller"], "no digest of cronjob-controller");
     refused(&[registry, "v1.2.3"], "no digest of cronjob-controller");
     line(&format!("{registry}/gc-controller:v1.2.3"), "sha256:0a1b");
-    refused(&[registry, "v1.2.3", "gc-controller"], "'sha256:0a1b' is no digest");
+    refused(&[registry, "v1.2.3", "gc-controller"], "'sha256:0a1b' is not a digest");
     // One controller, which the old digest would pin to the old image.
     set(&["registry.example", "v1.3.0", "gc-controller"]).unwrap();
     let changed: Vec<Value> = images().into_iter().filter(|image| image["newTag"] == "v1.3.0").collect();
@@ -188,8 +188,10 @@ fn digests_come_from_the_registry_in_the_form_that_is_set() {
     let printed = digests(&["registry.example/team", "v0.1.0", "gc-controller", "job-controller"]).unwrap();
     assert_eq!(printed, expected("gc-controller") + &expected("job-controller"));
     let missing = digests(&["registry.example/team", "v0.1.0"]).unwrap_err();
-    assert!(missing.contains("gives no registry.example/team/statefulset-controller:v0.1.0"), "{missing}");
-    assert!(digests(&["registry.example/team", "v0.1.0", "dc-controller"]).unwrap_err().contains("is no controller"));
+    assert!(missing.contains("returns no registry.example/team/statefulset-controller:v0.1.0"), "{missing}");
+    assert!(
+        digests(&["registry.example/team", "v0.1.0", "dc-controller"]).unwrap_err().contains("is not a controller")
+    );
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn every_controller_has_an_alert_for_its_absence_and_nothing_else_has() {
         let [rule] = &alerts(&path)[..] else { panic!("{path}: one alert") };
         assert_eq!(rule["alert"], "NonetControllerIsAbsent");
         assert_eq!(rule["expr"], format!("absent(leader_election_master_status{{job=\"{name}\"}})"));
-        assert_eq!(rule["annotations"]["summary"], format!("{name} is not there"));
+        assert_eq!(rule["annotations"]["summary"], format!("{name} is absent"));
     }
     // Those of all installations would be wrong where a controller is left out.
     for rule in alerts("components/monitoring/alerts.yaml") {

@@ -108,6 +108,7 @@ mod tests {
     use super::*;
     use crate::objects::JOBS;
 
+    /// JOB-9.
     #[test]
     fn a_job_waits_for_one_version_of_one_resource() {
         let (memory, job) = (Memory::default(), Uid::new("job"));
@@ -119,6 +120,7 @@ mod tests {
         assert!(!memory.has_waited_for(&job, PODS, Version::parse("9")));
     }
 
+    /// JOB-70.
     #[test]
     fn a_forgotten_job_leaves_no_memory() {
         let (memory, job) = (Memory::default(), Uid::new("job"));

@@ -205,6 +205,7 @@ mod tests {
         Arc::new(serde_json::from_str(&pod.to_string()).unwrap())
     }
 
+    /// JOB-79.
     #[test]
     fn failures_before_a_restart_are_reconstructed_from_counted_pods() {
         let pods = [
@@ -228,6 +229,7 @@ mod tests {
         uids.iter().map(|uid| Uid::new(uid)).collect()
     }
 
+    /// JOB-70.
     #[test]
     fn a_pod_untracked_here_is_remembered_until_the_cache_shows_it() {
         let (memory, job) = (Memory::default(), Uid::new("job"));
@@ -245,6 +247,7 @@ mod tests {
         assert_eq!(shown(&Uid::new("namesake"), &["c"]), uids(&[]));
     }
 
+    /// JOB-80.
     #[test]
     fn an_end_in_the_future_counts_from_when_it_was_first_seen() {
         let (memory, job) = (Memory::default(), Uid::new("job"));

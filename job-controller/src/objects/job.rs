@@ -263,6 +263,7 @@ mod tests {
         serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
     }
 
+    /// JOB-4.
     #[test]
     fn a_job_without_the_fields_of_newer_servers_is_read_with_their_defaults() {
         let job = read(&bare()).unwrap();
@@ -273,6 +274,7 @@ mod tests {
         assert!(job.metadata.annotations.is_empty() && job.metadata.finalizers.is_empty());
     }
 
+    /// JOB-4.
     #[test]
     fn a_work_queue_has_no_number_of_completions() {
         let mut value = bare();
@@ -280,6 +282,7 @@ mod tests {
         assert_eq!(read(&value).unwrap().completions, None);
     }
 
+    /// JOB-4.
     #[test]
     fn limits_of_indexes_belong_to_indexed_jobs() {
         let mut value = bare();
@@ -294,6 +297,7 @@ mod tests {
         assert!(job.success_policy.is_some());
     }
 
+    /// JOB-17.
     #[test]
     fn policies_say_when_pods_are_replaced() {
         let mut value = bare();
@@ -305,6 +309,7 @@ mod tests {
         assert!(read(&value).unwrap().only_replaces_failed());
     }
 
+    /// JOB-5.
     #[test]
     fn managed_by_this_controller_means_no_other_manager() {
         let mut value = bare();
@@ -324,6 +329,7 @@ mod tests {
         assert!(job.is_finished() && job.template.is_none());
     }
 
+    /// JOB-3.
     #[test]
     fn invalid_jobs_are_not_decoded() {
         for (field, value, error) in [

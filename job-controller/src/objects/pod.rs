@@ -382,6 +382,7 @@ mod tests {
         assert_eq!(conditions, ["DisruptionTarget=True"]);
     }
 
+    /// JOB-29.
     #[test]
     fn invalid_indexes_are_ignored() {
         for text in ["", "x", "-1", "1.5", "0x1"] {
@@ -390,6 +391,7 @@ mod tests {
         }
     }
 
+    /// JOB-39.
     #[test]
     fn pods_finish_with_their_last_container() {
         let created = json!({"name": "p", "creationTimestamp": at(0).to_string()});
@@ -415,6 +417,7 @@ mod tests {
         assert_eq!(finished(&json!({"name": "p"}), &json!({}), json!({})), Timestamp::MIN);
     }
 
+    /// JOB-2.
     #[test]
     fn only_pods_that_may_concern_a_job_are_cached() {
         for (owner, phase, tracked, keep) in [

@@ -192,6 +192,7 @@ mod tests {
         serde_json::from_str(&json!({ "rules": rules }).to_string()).unwrap()
     }
 
+    /// JOB-46.
     #[test]
     fn exit_codes_are_matched_in_the_order_of_containers() {
         let pod = failed(json!({
@@ -219,6 +220,7 @@ mod tests {
         }
     }
 
+    /// JOB-46.
     #[test]
     fn conditions_are_matched_by_type_and_status() {
         let mut status = json!({"conditions": [{"type": "Ready", "status": "False"},
@@ -235,6 +237,7 @@ mod tests {
         }
     }
 
+    /// JOB-46.
     #[test]
     fn the_first_rule_with_a_known_action_decides() {
         let pod = failed(json!({"containerStatuses": [exited("c", 1)]}));
@@ -247,6 +250,7 @@ mod tests {
         assert_eq!(policy(&json!(null)).action(&pod), None);
     }
 
+    /// JOB-48.
     #[test]
     fn success_rules_are_met_as_specified() {
         let met = |succeeded: &str, rules: Value| {

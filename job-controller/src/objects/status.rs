@@ -111,6 +111,7 @@ mod tests {
 
     use super::*;
 
+    /// JOB-58.
     #[test]
     fn absent_fields_are_written_as_null() {
         let written = serde_json::to_value(Status { ready: Some(0), ..Status::default() }).unwrap();

@@ -63,6 +63,7 @@ mod tests {
         json!({"type": kind, "status": "True", "lastTransitionTime": at(second).to_string()})
     }
 
+    /// JOB-62.
     #[test]
     fn a_job_is_deleted_after_its_time_to_live_and_not_before() {
         for (finish, ttl, now, plan) in [
@@ -76,6 +77,7 @@ mod tests {
         }
     }
 
+    /// JOB-62.
     #[test]
     fn only_finished_jobs_with_a_time_to_live_are_deleted() {
         let done = json!([finished("Failed", 0)]);
@@ -88,6 +90,7 @@ mod tests {
         assert_eq!(fate(&going), Fate::Stays);
     }
 
+    /// JOB-62.
     #[test]
     fn the_first_end_condition_counts() {
         let both = json!([finished("Complete", 7), finished("Failed", 3)]);

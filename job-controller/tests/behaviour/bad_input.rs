@@ -109,6 +109,7 @@ async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
     (shown, of("bad"), of("good"))
 }
 
+/// JOB-3, JOB-66.
 #[tokio::test(start_paused = true)]
 async fn an_invalid_job_backs_off_without_affecting_others() {
     let negative: Lie = |job| instead(job, "spec", "parallelism", &json!(77), json!(-77));
@@ -127,6 +128,7 @@ async fn an_invalid_job_backs_off_without_affecting_others() {
     }
 }
 
+/// JOB-4.
 #[tokio::test(start_paused = true)]
 async fn a_job_of_an_older_server_runs_with_current_defaults() {
     let old: [Lie; 5] = [
@@ -140,6 +142,7 @@ async fn a_job_of_an_older_server_runs_with_current_defaults() {
     assert_eq!((shown["state"].as_str(), bad.len(), good.len()), (Some("settled"), 1, 2), "{shown}");
 }
 
+/// JOB-6.
 #[tokio::test(start_paused = true)]
 async fn a_job_with_an_unknown_completion_mode_is_left_alone_and_reported() {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
@@ -161,6 +164,7 @@ async fn a_job_with_an_unknown_completion_mode_is_left_alone_and_reported() {
     assert!(loops.explain(Some("shop/bad")).to_string().contains("completion mode is unknown"));
 }
 
+/// JOB-29.
 #[tokio::test(start_paused = true)]
 async fn pods_with_an_invalid_index_are_not_counted() {
     for lie in ["7", "-1", "one", ""] {
@@ -201,6 +205,7 @@ fn delaying() -> [Value; 2] {
     [job_with("sum", &[], json!({"backoffLimit": 6})), job_with("sum", &[], indexed)]
 }
 
+/// JOB-80.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
     for ahead in [5, 7200] {
@@ -233,6 +238,7 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
     }
 }
 
+/// JOB-39.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_finished_before_its_job_started_is_counted_and_delays_nothing() {
     for job in delaying() {
@@ -248,6 +254,7 @@ async fn a_pod_that_finished_before_its_job_started_is_counted_and_delays_nothin
     }
 }
 
+/// JOB-74.
 #[tokio::test(start_paused = true)]
 async fn a_clock_set_back_does_not_keep_a_job_from_completing() {
     let mut world = World::new().await;
@@ -263,6 +270,7 @@ async fn a_clock_set_back_does_not_keep_a_job_from_completing() {
     oracle::check(&world);
 }
 
+/// JOB-84.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_namespace_gets_no_pods_and_no_events() {
     let filter = Arc::new(|request: &Request<Bytes>| {
@@ -280,6 +288,7 @@ async fn a_terminating_namespace_gets_no_pods_and_no_events() {
     assert_eq!((status.get("active"), &status["ready"]), (None, &json!(0)));
 }
 
+/// JOB-45.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_finalizer_cannot_be_removed_stays_listed() {
     let filter = Arc::new(|request: &Request<Bytes>| {

@@ -97,6 +97,7 @@ async fn finishes(world: &World, what: &str, want: &Value) {
     panic!("{what}: does not finish: {:#?}", world.loops.as_ref().unwrap().explain(Some("shop/sum")));
 }
 
+/// JOB-41.
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_any_write_does_not_change_the_outcome() {
     for (sort, job, want) in sorts() {
@@ -133,6 +134,7 @@ async fn a_crash_after_any_write_does_not_change_the_outcome() {
     }
 }
 
+/// JOB-22, JOB-41, JOB-90.
 #[tokio::test(start_paused = true)]
 async fn a_lagging_cache_does_not_change_the_outcome() {
     for gate in [true, false] {
@@ -148,6 +150,7 @@ async fn a_lagging_cache_does_not_change_the_outcome() {
     }
 }
 
+/// JOB-75.
 #[tokio::test(start_paused = true)]
 async fn a_pod_counted_as_failed_completes_no_index_even_with_a_late_success() {
     for gate in ["StaleControllerConsistencyJob", "AtomicFIFO", "SidecarContainers"] {
@@ -169,6 +172,7 @@ async fn a_pod_counted_as_failed_completes_no_index_even_with_a_late_success() {
     }
 }
 
+/// JOB-44.
 #[tokio::test(start_paused = true)]
 async fn all_terminating_pods_are_counted_though_one_status_cannot_list_them() {
     let settings = Settings::new().with_tune("job-max-uncounted-pods", TuneValue::Count(3));
@@ -188,6 +192,7 @@ async fn all_terminating_pods_are_counted_though_one_status_cannot_list_them() {
     finishes(&world, "success with a full list", &json!({"succeeded": 1, "completedIndexes": "8", "failed": 7})).await;
 }
 
+/// JOB-41.
 #[tokio::test(start_paused = true)]
 async fn broken_watches_do_not_change_the_outcome() {
     let mut hits = 0;
@@ -243,6 +248,7 @@ async fn a_crash_while_a_job_is_suspended_and_resumed_does_not_change_the_outcom
     }
 }
 
+/// JOB-41.
 #[tokio::test(start_paused = true)]
 async fn frequent_refusals_do_not_change_the_outcome() {
     for (sort, job, want) in sorts() {
@@ -264,6 +270,7 @@ async fn frequent_refusals_do_not_change_the_outcome() {
     }
 }
 
+/// JOB-22.
 #[tokio::test(start_paused = true)]
 async fn a_create_with_a_lost_answer_makes_no_extra_pod() {
     let world = World::new().await;
@@ -276,6 +283,7 @@ async fn a_create_with_a_lost_answer_makes_no_extra_pod() {
     assert_eq!((world.active().await.len(), world.peak()), (3, 3));
 }
 
+/// JOB-45.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_cannot_be_removed_delays_only_its_own_count() {
     let world = World::new().await;
@@ -300,6 +308,7 @@ async fn a_finalizer_that_cannot_be_removed_delays_only_its_own_count() {
     finishes(&world, "stubborn", &json!({"succeeded": 3})).await;
 }
 
+/// JOB-42.
 #[tokio::test(start_paused = true)]
 async fn a_listed_pod_counts_even_if_another_writer_removed_its_finalizer() {
     let world = World::new().await;
@@ -314,6 +323,7 @@ async fn a_listed_pod_counts_even_if_another_writer_removed_its_finalizer() {
     assert_eq!(world.pods().await.len(), 2);
 }
 
+/// JOB-42.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_finalizer_does_not_count_unless_it_was_listed() {
     let mut world = World::new().await;
@@ -341,6 +351,7 @@ async fn a_restart_neither_deletes_nor_creates_pods() {
     assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods"), world.active().await.len()), (5, 0, 5));
 }
 
+/// JOB-79.
 #[tokio::test(start_paused = true)]
 async fn a_restart_keeps_the_back_off() {
     let mut world = World::new().await;

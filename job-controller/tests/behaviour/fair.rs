@@ -39,6 +39,7 @@ async fn time_needed(greedy: bool) -> Duration {
     panic!("the ordinary Jobs do not get their Pods");
 }
 
+/// JOB-67.
 #[tokio::test(start_paused = true)]
 async fn a_job_with_two_billion_pods_does_not_delay_others() {
     let (alone, beside) = (time_needed(false).await, time_needed(true).await);

@@ -12,6 +12,7 @@ use crate::{
     world::{FINALIZER, Filter, JOBS, NS, Setup, World, finalizers, job, job_with, name, refusal},
 };
 
+/// JOB-14.
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_deleted_job_lose_their_finalizer() {
     for policy in ["Background", "Foreground", "Orphan"] {
@@ -42,6 +43,7 @@ async fn relabel(world: &World, pod: &str) {
     world.merge("pods", pod, labels).await;
 }
 
+/// JOB-14, JOB-81.
 #[tokio::test(start_paused = true)]
 async fn relabelled_pods_lose_the_finalizer_of_a_terminating_job() {
     for policy in ["Foreground", "Orphan"] {
@@ -80,6 +82,7 @@ async fn relabelled_pods_lose_the_finalizer_of_a_terminating_job() {
     }
 }
 
+/// JOB-81.
 #[tokio::test(start_paused = true)]
 async fn a_pod_relabelled_while_its_job_is_terminating_loses_the_finalizer() {
     // The finalizer of another program keeps the Job, after its own Pods have lost the tracking finalizer.
@@ -97,6 +100,7 @@ async fn a_pod_relabelled_while_its_job_is_terminating_loses_the_finalizer() {
     assert_eq!(finalizers(&world.get("pods", "late").await), ["example.com/keep"]);
 }
 
+/// JOB-83.
 #[tokio::test(start_paused = true)]
 async fn a_refused_removal_of_a_finalizer_is_retried() {
     let refused = Arc::new(AtomicUsize::new(0));
@@ -124,6 +128,7 @@ async fn a_refused_removal_of_a_finalizer_is_retried() {
     );
 }
 
+/// JOB-12.
 #[tokio::test(start_paused = true)]
 async fn a_relabelled_pod_is_released_without_the_finalizer_unless_its_job_is_terminating() {
     for suspends in [false, true] {
@@ -143,6 +148,7 @@ async fn a_relabelled_pod_is_released_without_the_finalizer_unless_its_job_is_te
     }
 }
 
+/// JOB-61.
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_keeps_no_finalizer_on_a_relabelled_pod() {
     let mut world = World::new().await;
@@ -160,6 +166,7 @@ async fn a_finished_job_keeps_no_finalizer_on_a_relabelled_pod() {
     assert!(finalizers(&world.get("pods", &pod).await).is_empty());
 }
 
+/// JOB-52.
 #[tokio::test(start_paused = true)]
 async fn an_end_decided_by_another_version_keeps_its_reason_and_message() {
     let mut world = World::new().await;
@@ -175,6 +182,7 @@ async fn an_end_decided_by_another_version_keeps_its_reason_and_message() {
     assert_eq!(world.events().await, ["Warning OnAWhim why not"]);
 }
 
+/// JOB-70.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_job_starts_at_once_and_counts_only_its_own_pods() {
     let world = World::new().await;
@@ -194,6 +202,7 @@ async fn a_recreated_job_starts_at_once_and_counts_only_its_own_pods() {
     oracle::check(&world);
 }
 
+/// JOB-58.
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_is_not_written_any_more() {
     let world = World::new().await;

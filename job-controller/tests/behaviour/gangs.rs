@@ -30,6 +30,7 @@ async fn groups_of_pods(world: &World) -> Vec<Value> {
     world.pods().await.iter().map(|pod| pod["spec"]["schedulingGroup"]["podGroupName"].clone()).collect()
 }
 
+/// JOB-64.
 #[tokio::test(start_paused = true)]
 async fn a_gang_gets_a_workload_a_group_and_pods_that_name_it() {
     let world = world().await;
@@ -58,6 +59,7 @@ async fn a_gang_gets_a_workload_a_group_and_pods_that_name_it() {
     assert_eq!((world.asked("create", WORKLOADS), world.asked("create", GROUPS)), (1, 1));
 }
 
+/// JOB-64.
 #[tokio::test(start_paused = true)]
 async fn other_jobs_and_disabled_gates_get_no_group() {
     let on = world().await;
@@ -117,6 +119,7 @@ async fn a_deleted_group_is_created_again_and_a_restart_creates_nothing() {
     assert_eq!(world.asked("create", WORKLOADS), 1);
 }
 
+/// JOB-65.
 #[tokio::test(start_paused = true)]
 async fn a_job_started_before_the_gate_was_on_gets_no_group() {
     let builder = Sandbox::builder().gate("GenericWorkload", true);
@@ -137,6 +140,7 @@ async fn a_job_started_before_the_gate_was_on_gets_no_group() {
     assert!(explained.contains("one by one, not as a gang: no Workload refers to the Job"), "{explained}");
 }
 
+/// JOB-65.
 #[tokio::test(start_paused = true)]
 async fn a_workload_of_another_writer_is_not_changed() {
     let world = world().await;
@@ -152,6 +156,7 @@ async fn a_workload_of_another_writer_is_not_changed() {
     assert_eq!(groups_of_pods(&world).await, vec![Value::Null; 3]);
 }
 
+/// JOB-87.
 #[tokio::test(start_paused = true)]
 async fn leftovers_of_a_deleted_job_are_not_used() {
     let world = world().await;
@@ -170,6 +175,7 @@ async fn leftovers_of_a_deleted_job_are_not_used() {
 }
 
 /// Faults in the requests that create the objects leave one object of each kind, and every Pod names the group.
+/// JOB-64.
 #[tokio::test(start_paused = true)]
 async fn faults_leave_one_workload_and_one_group() {
     for fault in [Action::CutBefore, Action::CutAfter, Action::InternalError] {

@@ -161,6 +161,7 @@ fn expected(name: &str, lines: &[Line], end: &Value, left: usize) -> Expected {
     expected
 }
 
+/// JOB-58.
 #[tokio::test(start_paused = true)]
 async fn every_recorded_state_is_taken_over() {
     let mut taken_over_going = 0;
@@ -213,6 +214,7 @@ async fn every_recorded_state_is_taken_over() {
     assert_eq!(taken_over_going, 10, "two in each of five states");
 }
 
+/// JOB-58.
 #[tokio::test(start_paused = true)]
 async fn a_running_job_is_taken_over_without_a_write() {
     let mut world = World::new().await;

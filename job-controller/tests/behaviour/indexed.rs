@@ -21,6 +21,7 @@ async fn by_index(world: &World) -> BTreeMap<String, usize> {
     out
 }
 
+/// JOB-25, JOB-27.
 #[tokio::test(start_paused = true)]
 async fn every_index_runs_once() {
     let world = World::new().await;
@@ -45,6 +46,7 @@ async fn every_index_runs_once() {
     oracle::check(&world);
 }
 
+/// JOB-38.
 #[tokio::test(start_paused = true)]
 async fn an_index_that_fails_runs_again() {
     let world = World::new().await;
@@ -58,6 +60,7 @@ async fn an_index_that_fails_runs_again() {
     oracle::check(&world);
 }
 
+/// JOB-32, JOB-34, JOB-36.
 #[tokio::test(start_paused = true)]
 async fn failures_are_limited_per_index() {
     let world = World::new().await;
@@ -83,6 +86,7 @@ async fn failures_are_limited_per_index() {
     oracle::check(&world);
 }
 
+/// JOB-36.
 #[tokio::test(start_paused = true)]
 async fn too_many_failed_indexes_end_the_job() {
     let world = World::new().await;
@@ -98,6 +102,7 @@ async fn too_many_failed_indexes_end_the_job() {
     oracle::check(&world);
 }
 
+/// JOB-21, JOB-31.
 #[tokio::test(start_paused = true)]
 async fn an_elastic_job_grows_and_shrinks() {
     let world = World::new().await;
@@ -120,6 +125,7 @@ async fn an_elastic_job_grows_and_shrinks() {
     oracle::check(&world);
 }
 
+/// JOB-21, JOB-28.
 #[tokio::test(start_paused = true)]
 async fn a_second_pod_of_an_index_is_removed_uncounted() {
     let world = World::new().await;
@@ -141,6 +147,7 @@ async fn a_second_pod_of_an_index_is_removed_uncounted() {
     oracle::check(&world);
 }
 
+/// JOB-48, JOB-54.
 #[tokio::test(start_paused = true)]
 async fn a_job_may_be_complete_before_all_indexes_are() {
     let world = World::new().await;

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::world::{FINALIZER, NS, World, finalizers, job, job_with, stray};
 
+/// JOB-61.
 #[tokio::test(start_paused = true)]
 async fn an_uncontrolled_pod_loses_the_finalizer() {
     let world = World::new().await;
@@ -14,6 +15,7 @@ async fn an_uncontrolled_pod_loses_the_finalizer() {
     assert_eq!(finalizers(&world.get("pods", "lost").await), ["example.com/keep"]);
 }
 
+/// JOB-61.
 #[tokio::test(start_paused = true)]
 async fn pods_of_other_controllers_keep_their_finalizers() {
     let world = World::new().await;
@@ -32,6 +34,7 @@ async fn pods_of_other_controllers_keep_their_finalizers() {
     assert_eq!(finalizers(&world.get("pods", "other").await), [FINALIZER]);
 }
 
+/// JOB-61, JOB-82.
 #[tokio::test(start_paused = true)]
 async fn leftover_finalizers_are_found_at_start() {
     let mut world = World::new().await;
@@ -53,6 +56,7 @@ async fn leftover_finalizers_are_found_at_start() {
     }
 }
 
+/// JOB-5.
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_job_with_another_manager_keep_the_finalizer() {
     let world = World::new().await;

@@ -9,6 +9,7 @@ use crate::{
     world::{FINALIZER, JOBS, ME, NS, Setup, World, finalizers, job, job_with, name, stray},
 };
 
+/// JOB-26, JOB-51, JOB-53, JOB-59.
 #[tokio::test(start_paused = true)]
 async fn a_job_runs_until_enough_pods_have_succeeded() {
     let world = World::new().await;
@@ -43,6 +44,7 @@ async fn a_job_runs_until_enough_pods_have_succeeded() {
     oracle::check(&world);
 }
 
+/// JOB-23.
 #[tokio::test(start_paused = true)]
 async fn new_pods_carry_the_finalizer() {
     let world = World::new().await;
@@ -54,6 +56,7 @@ async fn new_pods_carry_the_finalizer() {
     assert_eq!(world.status("sum").await["ready"], 1);
 }
 
+/// JOB-37, JOB-54, JOB-59.
 #[tokio::test(start_paused = true)]
 async fn failures_are_counted_until_there_are_too_many() {
     let world = World::new().await;
@@ -76,6 +79,7 @@ async fn failures_are_counted_until_there_are_too_many() {
     oracle::check(&world);
 }
 
+/// JOB-16, JOB-51.
 #[tokio::test(start_paused = true)]
 async fn a_work_queue_ends_with_its_workers() {
     let world = World::new().await;
@@ -92,6 +96,7 @@ async fn a_work_queue_ends_with_its_workers() {
     oracle::check(&world);
 }
 
+/// JOB-15, JOB-21.
 #[tokio::test(start_paused = true)]
 async fn changes_of_parallelism_take_effect() {
     let world = World::new().await;
@@ -108,6 +113,7 @@ async fn changes_of_parallelism_take_effect() {
     oracle::check(&world);
 }
 
+/// JOB-85.
 #[tokio::test(start_paused = true)]
 async fn many_pods_are_created_and_counted_without_a_pause_between_batches() {
     let settings = Settings::new()
@@ -129,6 +135,7 @@ async fn many_pods_are_created_and_counted_without_a_pause_between_batches() {
     oracle::check(&world);
 }
 
+/// JOB-43.
 #[tokio::test(start_paused = true)]
 async fn a_pod_deleted_by_a_user_has_failed_and_is_replaced() {
     let world = World::new().await;
@@ -143,6 +150,7 @@ async fn a_pod_deleted_by_a_user_has_failed_and_is_replaced() {
     oracle::check(&world);
 }
 
+/// JOB-11, JOB-12.
 #[tokio::test(start_paused = true)]
 async fn matching_orphans_are_adopted_and_counted() {
     let world = World::new().await;
@@ -177,6 +185,7 @@ async fn matching_orphans_are_adopted_and_counted() {
 }
 
 /// The API server does not send such Pods to this controller; upstream adopts them. See `docs/decisions/0016-filters.md`.
+/// JOB-69.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_with_restart_policy_always_is_not_adopted() {
     let world = World::new().await;
@@ -200,6 +209,7 @@ async fn an_orphan_with_restart_policy_always_is_not_adopted() {
     assert_eq!(world.pods().await.len(), 3);
 }
 
+/// JOB-23.
 #[tokio::test(start_paused = true)]
 async fn unknown_fields_of_the_template_reach_the_pods() {
     let builder = Sandbox::builder().keep_unknown_fields(true);
@@ -216,6 +226,7 @@ async fn unknown_fields_of_the_template_reach_the_pods() {
     );
 }
 
+/// JOB-58.
 #[tokio::test(start_paused = true)]
 async fn a_settled_job_is_not_written() {
     let world = World::new().await;
@@ -254,6 +265,7 @@ async fn a_hundred_jobs_at_once_need_no_extra_requests() {
     oracle::check(&world);
 }
 
+/// JOB-68.
 #[tokio::test(start_paused = true)]
 async fn all_metrics_are_recorded() {
     let world = World::new().await;
@@ -288,6 +300,7 @@ async fn all_metrics_are_recorded() {
     }
 }
 
+/// JOB-18, JOB-66.
 #[tokio::test(start_paused = true)]
 async fn a_refused_pod_costs_one_request_per_sync() {
     let world = World::new().await;
@@ -311,6 +324,7 @@ async fn a_refused_pod_costs_one_request_per_sync() {
     assert!(explained[0]["lastError"]["error"].as_str().unwrap().contains("exceeded quota"), "{explained}");
 }
 
+/// JOB-83.
 #[tokio::test(start_paused = true)]
 async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let world = World::new().await;

@@ -7,6 +7,7 @@ use crate::{
     world::{NS, World, job, job_with},
 };
 
+/// JOB-47, JOB-54, JOB-59.
 #[tokio::test(start_paused = true)]
 async fn an_exit_code_fails_the_job_and_ends_its_other_pods() {
     let world = World::new().await;
@@ -25,6 +26,7 @@ async fn an_exit_code_fails_the_job_and_ends_its_other_pods() {
     oracle::check(&world);
 }
 
+/// JOB-47.
 #[tokio::test(start_paused = true)]
 async fn disruptions_are_ignored_and_replaced() {
     let world = World::new().await;
@@ -42,6 +44,7 @@ async fn disruptions_are_ignored_and_replaced() {
     oracle::check(&world);
 }
 
+/// JOB-32, JOB-47.
 #[tokio::test(start_paused = true)]
 async fn a_policy_may_fail_an_index_at_once() {
     let world = World::new().await;
@@ -57,6 +60,7 @@ async fn a_policy_may_fail_an_index_at_once() {
     oracle::check(&world);
 }
 
+/// JOB-17.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_is_replaced_at_once_or_after_it_finishes() {
     for (policy, early) in [("TerminatingOrFailed", 2), ("Failed", 1)] {
@@ -82,6 +86,7 @@ async fn a_terminating_pod_is_replaced_at_once_or_after_it_finishes() {
     }
 }
 
+/// JOB-10, JOB-50, JOB-53.
 #[tokio::test(start_paused = true)]
 async fn an_active_deadline_ends_the_job() {
     let world = World::new().await;
@@ -103,6 +108,7 @@ async fn an_active_deadline_ends_the_job() {
     oracle::check(&world);
 }
 
+/// JOB-50.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_is_set_later_counts_from_the_start() {
     let world = World::new().await;
@@ -115,6 +121,7 @@ async fn a_deadline_that_is_set_later_counts_from_the_start() {
     assert_eq!(world.conditions("slow").await.len(), 2);
 }
 
+/// JOB-49.
 #[tokio::test(start_paused = true)]
 async fn restarts_of_containers_are_limited_as_well() {
     let world = World::new().await;

@@ -12,6 +12,7 @@ fn decided(world: &World, action: &str, since: &str) -> Option<i64> {
     Some(at.duration_since(since.parse::<Timestamp>().unwrap()).as_secs())
 }
 
+/// JOB-10.
 #[tokio::test(start_paused = true)]
 async fn an_active_deadline_is_decided_when_it_passes_and_no_pod_is_deleted() {
     let mut world = World::new().await;
@@ -25,6 +26,7 @@ async fn an_active_deadline_is_decided_when_it_passes_and_no_pod_is_deleted() {
     assert!(world.written().is_empty());
 }
 
+/// JOB-10.
 #[tokio::test(start_paused = true)]
 async fn a_postponed_pod_is_decided_after_its_back_off_and_not_created() {
     let mut world = World::new().await;

@@ -13,6 +13,7 @@ use crate::{
     world::{Filter, NS, Setup, World, job, job_with, refusal},
 };
 
+/// JOB-56, JOB-57.
 #[tokio::test(start_paused = true)]
 async fn a_job_created_suspended_starts_when_it_is_resumed() {
     let world = World::new().await;
@@ -42,6 +43,7 @@ async fn a_job_created_suspended_starts_when_it_is_resumed() {
     oracle::check(&world);
 }
 
+/// JOB-50, JOB-56.
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_suspended_job_are_deleted_and_not_counted() {
     let world = World::new().await;
@@ -79,6 +81,7 @@ fn wants_a_start(request: &Request<Bytes>) -> Option<Response<ResponseBody>> {
     })
 }
 
+/// JOB-73.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_job_that_wants_no_pods_has_no_start_time_unless_required() {
     for filter in [None, Some(Arc::new(wants_a_start) as Filter)] {
@@ -97,6 +100,7 @@ async fn a_suspended_job_that_wants_no_pods_has_no_start_time_unless_required() 
     }
 }
 
+/// JOB-90.
 #[tokio::test(start_paused = true)]
 async fn the_start_time_is_kept_with_the_gate_off() {
     let settings = Settings::new().with_gate("MutableSchedulingDirectivesForSuspendedJobs", false);
@@ -109,6 +113,7 @@ async fn the_start_time_is_kept_with_the_gate_off() {
     assert_eq!(world.status("sum").await["startTime"], start);
 }
 
+/// JOB-73.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_job_that_fails_is_finished() {
     let world = World::new().await;
@@ -123,6 +128,7 @@ async fn a_suspended_job_that_fails_is_finished() {
     oracle::check(&world);
 }
 
+/// JOB-73.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_wants_no_pods_completes_even_while_suspended() {
     let world = World::new().await;
@@ -132,6 +138,7 @@ async fn a_job_that_wants_no_pods_completes_even_while_suspended() {
     assert_eq!(world.status("none").await.get("startTime"), None);
 }
 
+/// JOB-5, JOB-68.
 #[tokio::test(start_paused = true)]
 async fn jobs_of_other_managers_are_ignored() {
     let world = World::new().await;
@@ -152,6 +159,7 @@ async fn jobs_of_other_managers_are_ignored() {
 }
 
 /// The creator of a suspended Job can change it at once, with the version from its create.
+/// JOB-8.
 #[tokio::test(start_paused = true)]
 async fn the_first_sync_of_a_job_created_suspended_is_delayed() {
     let world = World::new().await;

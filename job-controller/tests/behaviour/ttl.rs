@@ -12,6 +12,7 @@ async fn gone(world: &World, name: &str) -> bool {
     }
 }
 
+/// JOB-62.
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_is_deleted_after_its_time_to_live() {
     let world = World::new().await;
@@ -32,6 +33,7 @@ async fn a_finished_job_is_deleted_after_its_time_to_live() {
     assert!(text.contains("ttl_after_finished_controller_job_deletion_duration_seconds_count 2"));
 }
 
+/// JOB-63.
 #[tokio::test(start_paused = true)]
 async fn a_longer_time_to_live_delays_the_deletion_and_none_prevents_it() {
     let world = World::new().await;
@@ -47,6 +49,7 @@ async fn a_longer_time_to_live_delays_the_deletion_and_none_prevents_it() {
     assert!(gone(&world, "longer").await && !gone(&world, "for-ever").await);
 }
 
+/// JOB-62.
 #[tokio::test(start_paused = true)]
 async fn a_time_to_live_of_zero_deletes_at_once() {
     let world = World::new().await;
@@ -55,6 +58,7 @@ async fn a_time_to_live_of_zero_deletes_at_once() {
     assert!(gone(&world, "ok").await);
 }
 
+/// JOB-62.
 #[tokio::test(start_paused = true)]
 async fn jobs_that_finished_before_the_start_are_found() {
     let mut world = World::new().await;
@@ -68,6 +72,7 @@ async fn jobs_that_finished_before_the_start_are_found() {
     assert!(gone(&world, "ok").await);
 }
 
+/// JOB-1.
 #[tokio::test(start_paused = true)]
 async fn each_loop_runs_without_the_other() {
     use common::settings::Settings;

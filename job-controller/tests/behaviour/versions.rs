@@ -17,6 +17,7 @@ use crate::{
     world::{FINALIZER, ME, Setup, World, finalizers, job, job_with, name, refusal, stray},
 };
 
+/// JOB-13, JOB-86.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_succeeded_unseen_is_counted_and_not_deleted_with_its_suspended_job() {
     let world = World::new().await;
@@ -40,6 +41,7 @@ async fn a_pod_that_succeeded_unseen_is_counted_and_not_deleted_with_its_suspend
     oracle::check(&world);
 }
 
+/// JOB-55, JOB-86.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_succeeded_unseen_is_not_counted_as_failed_with_its_job() {
     let world = World::new().await;
@@ -59,6 +61,7 @@ async fn a_pod_that_succeeded_unseen_is_not_counted_as_failed_with_its_job() {
     oracle::check(&world);
 }
 
+/// JOB-13.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_resolved_soon_when_the_newer_version_is_cached() {
     let world = World::new().await;
@@ -76,6 +79,7 @@ async fn a_conflict_is_resolved_soon_when_the_newer_version_is_cached() {
     oracle::check(&world);
 }
 
+/// JOB-13.
 #[tokio::test(start_paused = true)]
 async fn an_unrelated_conflict_is_retried() {
     let refused = Arc::new(AtomicUsize::new(0));
@@ -96,6 +100,7 @@ async fn an_unrelated_conflict_is_retried() {
     oracle::check(&world);
 }
 
+/// JOB-13.
 #[tokio::test(start_paused = true)]
 async fn a_pod_selected_again_before_the_cache_shows_it_is_not_released() {
     let world = World::new().await;
@@ -116,6 +121,7 @@ async fn a_pod_selected_again_before_the_cache_shows_it_is_not_released() {
     oracle::check(&world);
 }
 
+/// JOB-84.
 #[tokio::test(start_paused = true)]
 async fn a_job_in_a_terminating_namespace_sends_one_create() {
     let tries = Arc::new(AtomicUsize::new(0));

@@ -13,6 +13,7 @@ fn read_by(name: &str) -> &'static [&'static str] {
     }
 }
 
+/// JOB-1, JOB-69.
 #[tokio::test(start_paused = true)]
 async fn each_choice_of_loops_watches_only_the_resources_that_its_loops_read() {
     for (loops, watched) in watched_by_choice(job_controller::LOOPS).await {

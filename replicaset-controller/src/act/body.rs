@@ -70,6 +70,7 @@ mod tests {
 
     use super::*;
 
+    /// REPLICASET-19.
     #[test]
     fn a_pod_consists_of_its_template_and_its_owner_reference() {
         let template = Template::from_value(&json!({
@@ -90,6 +91,7 @@ mod tests {
         );
     }
 
+    /// REPLICASET-19.
     #[test]
     fn fields_missing_in_the_template_are_missing_in_the_pod() {
         let template = Template::from_value(&json!({"metadata": {"labels": {"app": "web"}}, "spec": {}}));

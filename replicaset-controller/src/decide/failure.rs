@@ -84,6 +84,7 @@ mod tests {
         conditions(&[], &failed(FailureReason::Create, message), at(0))
     }
 
+    /// REPLICASET-37.
     #[test]
     fn a_failure_is_noted_with_its_reason_text_and_time() {
         let list = stored("no quota");
@@ -100,6 +101,7 @@ mod tests {
         assert_eq!((&*list[1].reason, &*list[1].message), ("FailedDelete", "denied"));
     }
 
+    /// REPLICASET-77.
     #[test]
     fn the_condition_is_removed_only_after_pods_were_managed() {
         let list = stored("no quota");
@@ -108,6 +110,7 @@ mod tests {
         assert_eq!(conditions(&[], &Managed::Done, at(9)), []);
     }
 
+    /// REPLICASET-38.
     #[test]
     fn another_message_for_the_same_problem_changes_nothing() {
         let list = stored(&quota("web-abcde", 3));
@@ -115,6 +118,7 @@ mod tests {
         assert_eq!(conditions(&list, &again, at(3600)), list);
     }
 
+    /// REPLICASET-77.
     #[test]
     fn another_problem_updates_the_message_at_most_once_a_minute() {
         let list = stored(&quota("web-abcde", 3));
@@ -125,6 +129,7 @@ mod tests {
         assert_eq!(conditions(&refreshed, &failed(FailureReason::Create, &quota("web-b", 1)), at(61)), refreshed);
     }
 
+    /// REPLICASET-38.
     #[test]
     fn gists_omit_only_pods_and_numbers() {
         assert_eq!(gist(&quota("web-x", 3)), gist(&quota("stray", 999)));

@@ -60,6 +60,7 @@ fn whys(world: &World) -> Vec<String> {
     }
 }
 
+/// REPLICASET-17.
 #[test]
 fn missing_pods_are_created_and_surplus_pods_are_deleted() {
     for (active, wanted, want) in [
@@ -77,6 +78,7 @@ fn missing_pods_are_created_and_surplus_pods_are_deleted() {
     }
 }
 
+/// REPLICASET-21.
 #[test]
 fn a_blocked_or_deleted_set_neither_creates_nor_deletes() {
     for (active, wanted) in [(0, 3), (3, 0), (3, 1), (3, 3)] {
@@ -85,6 +87,7 @@ fn a_blocked_or_deleted_set_neither_creates_nor_deletes() {
     }
 }
 
+/// REPLICASET-39, REPLICASET-80.
 #[test]
 fn no_pod_is_created_that_the_selector_would_not_match() {
     let mut unlabelled = world(1, []);
@@ -97,6 +100,7 @@ fn no_pod_is_created_that_the_selector_would_not_match() {
     assert_eq!(deed(&stranger), "nothing");
 }
 
+/// REPLICASET-49.
 #[test]
 fn a_set_with_an_invalid_selector_is_left_alone() {
     let mut broken = world(3, pods(1));
@@ -108,6 +112,7 @@ fn a_set_with_an_invalid_selector_is_left_alone() {
     assert_eq!(told.waiting, ["selector: \"Gt\" is not a valid label selector operator"]);
 }
 
+/// REPLICASET-20.
 #[test]
 fn finished_and_terminating_pods_do_not_count() {
     let found =
@@ -115,6 +120,7 @@ fn finished_and_terminating_pods_do_not_count() {
     assert_eq!(deed(&world(3, found)), "create 1 of 1");
 }
 
+/// REPLICASET-8, REPLICASET-9, REPLICASET-10.
 #[test]
 fn an_adopted_pod_counts_and_a_released_one_does_not() {
     let found = [pod("a"), pod("b").orphan(), pod("c").labels(json!({"app": "other"}))];
@@ -125,6 +131,7 @@ fn an_adopted_pod_counts_and_a_released_one_does_not() {
     assert_eq!(plan.status.replicas, 2);
 }
 
+/// REPLICASET-23.
 #[test]
 fn pods_are_deleted_in_the_order_of_the_rules() {
     let found = [
@@ -150,6 +157,7 @@ fn pods_are_deleted_in_the_order_of_the_rules() {
     );
 }
 
+/// REPLICASET-25.
 #[test]
 fn deletion_costs_count_only_with_their_gate() {
     let found = [pod("a").cost("5"), pod("b").cost("-5"), pod("c").cost("+10")];
@@ -160,6 +168,7 @@ fn deletion_costs_count_only_with_their_gate() {
     assert_eq!(victims(&world), ["a", "b"]);
 }
 
+/// REPLICASET-23.
 #[test]
 fn the_fullest_node_is_emptied() {
     let found = (0..5).map(|n| pod(&format!("{n}")).node(if n < 3 { "A" } else { "B" }).ready(30 + n).created(30 + n));
@@ -171,6 +180,7 @@ fn the_fullest_node_is_emptied() {
     assert!(whys(&world)[0].ends_with("its node has 3 Pods of the same owner"));
 }
 
+/// REPLICASET-24.
 #[test]
 fn younger_magnitudes_are_deleted_first_and_uids_break_ties() {
     for (a, b, first) in [
@@ -183,6 +193,7 @@ fn younger_magnitudes_are_deleted_first_and_uids_break_ties() {
     }
 }
 
+/// REPLICASET-27.
 #[test]
 fn deleting_all_pods_needs_no_ranking() {
     let found = [pod("b"), pod("a").node("")];
@@ -191,6 +202,7 @@ fn deleting_all_pods_needs_no_ranking() {
     assert!(victims.iter().all(|v| v.why == Why::NoneWanted) && age_ratios.is_empty());
 }
 
+/// REPLICASET-71.
 #[test]
 fn ages_of_deleted_pods_are_multiples_of_the_youngest() {
     let ratios = |found: Vec<PodBuilder>, wanted| match plan(&world(wanted, found)).manage {
@@ -205,6 +217,7 @@ fn ages_of_deleted_pods_are_multiples_of_the_youngest() {
     assert_eq!(ratios(vec![pod("a").created(2).cost("-1"), pod("b").created(-7)], 1), [2000]);
 }
 
+/// REPLICASET-30, REPLICASET-31.
 #[test]
 fn the_status_counts_pods_by_class() {
     let mut world = world(
@@ -230,6 +243,7 @@ fn the_status_counts_pods_by_class() {
     assert_eq!(plan(&world).status.terminating_replicas, None);
 }
 
+/// REPLICASET-63.
 #[test]
 fn a_count_that_the_server_drops_does_not_cause_a_write() {
     let stored = json!({"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
@@ -245,6 +259,7 @@ fn a_count_that_the_server_drops_does_not_cause_a_write() {
     assert_eq!(plan(&world).status.terminating_replicas, Some(0), "the count is written with other changes");
 }
 
+/// REPLICASET-33.
 #[test]
 fn a_status_is_written_only_if_something_changed() {
     let stored = json!({"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
@@ -267,6 +282,7 @@ fn a_status_is_written_only_if_something_changed() {
     }
 }
 
+/// REPLICASET-77.
 #[test]
 fn the_failure_condition_is_removed_only_after_managing() {
     let failing = json!({"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]});
@@ -276,6 +292,7 @@ fn the_failure_condition_is_removed_only_after_managing() {
     assert_eq!(conditions(world(1, pods(1)).stored(failing).deleting()), 1);
 }
 
+/// REPLICASET-36.
 #[test]
 fn the_next_check_is_due_when_a_pod_becomes_available() {
     let check = |found: &[PodBuilder], min_ready, late: i64| {
@@ -296,6 +313,7 @@ fn the_next_check_is_due_when_a_pod_becomes_available() {
     assert_eq!(check(&[pod("a").unready()], 30, 0), (0, None));
 }
 
+/// REPLICASET-56.
 #[test]
 fn an_explanation_gives_reasons() {
     let found = [pod("a").ready(10), pod("b").unready(), pod("c").orphan(), pod("d").deleting()];
@@ -378,6 +396,7 @@ fn any_world() -> impl Strategy<Value = World> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
+    /// REPLICASET-12, REPLICASET-13, REPLICASET-17, REPLICASET-23.
     #[test]
     fn invariants(world in any_world()) {
         let snapshot = world.snapshot();
@@ -423,6 +442,7 @@ proptest! {
         let _ = explained(&world);
     }
 
+    /// REPLICASET-81.
     #[test]
     fn a_plan_does_not_depend_on_the_order_of_pods(
         (world, shuffled) in any_world().prop_flat_map(|w| {

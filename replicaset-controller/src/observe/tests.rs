@@ -90,6 +90,7 @@ fn owned(mut set: Value) -> Value {
     set
 }
 
+/// REPLICASET-8.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
     let controller = controller::<ReplicaSets>(Settings::new());
@@ -118,6 +119,7 @@ async fn a_missing_set_is_reported_as_gone() {
     assert!(matches!(controller.observe(&Key::new("shop", "web"), now()), Ok(Observed::Gone)));
 }
 
+/// REPLICASET-40, REPLICASET-72.
 #[tokio::test(start_paused = true)]
 async fn a_sync_waits_until_own_writes_are_seen() {
     let controller = controller::<ReplicaSets>(Settings::new());
@@ -135,6 +137,7 @@ async fn a_sync_waits_until_own_writes_are_seen() {
     assert_eq!(names(&controller.ready().claims.keep), ["a", "b"]);
 }
 
+/// REPLICASET-60, REPLICASET-64.
 #[tokio::test(start_paused = true)]
 async fn stale_caches_block_only_managing_without_the_gate_and_for_replication_controllers() {
     let off = controller::<ReplicaSets>(Settings::new().with_gate("StaleControllerConsistencyReplicaSet", false));
@@ -154,6 +157,7 @@ async fn stale_caches_block_only_managing_without_the_gate_and_for_replication_c
     assert!(rc.ready().blocked.is_some());
 }
 
+/// REPLICASET-41.
 #[tokio::test(start_paused = true)]
 async fn unseen_deletions_and_lost_creations_block_only_managing() {
     let controller = controller::<ReplicaSets>(Settings::new());
@@ -172,6 +176,7 @@ async fn unseen_deletions_and_lost_creations_block_only_managing() {
     assert_eq!(controller.ready().blocked, None);
 }
 
+/// REPLICASET-26.
 #[tokio::test(start_paused = true)]
 async fn pods_of_siblings_are_counted_by_node() {
     let controller = controller::<ReplicaSets>(Settings::new());
@@ -203,6 +208,7 @@ fn counts<K: Kind>(on: bool, set: &Value, found: &[PodBuilder]) -> BTreeMap<Text
     controller.ready().colocated
 }
 
+/// REPLICASET-26, REPLICASET-70.
 #[tokio::test(start_paused = true)]
 async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
     let found = [pod("a").node("A"), pod("b").node("A").orphan(), pod("c").node("B"), pod("d").node("B").deleting()];
@@ -226,6 +232,7 @@ async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
     }
 }
 
+/// REPLICASET-63.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_count_is_remembered_for_ten_minutes() {
     let controller = controller::<ReplicaSets>(Settings::new());
@@ -257,6 +264,7 @@ fn cost(controller: &ReplicaController<ReplicaSets>) -> Duration {
 }
 
 /// A scan of ten thousand sets or their Pods would take thousands of times as long as five Pods.
+/// REPLICASET-57.
 #[tokio::test]
 async fn a_sync_among_ten_thousand_sets_costs_as_much_as_alone() {
     let own: Vec<PodBuilder> = (0..5).map(|n| pod(&format!("own-{n}"))).collect();

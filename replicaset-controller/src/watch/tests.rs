@@ -81,6 +81,7 @@ fn told(event: &Event<CachedPod>) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
+/// REPLICASET-4, REPLICASET-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_enqueues_the_set_that_controls_it() {
     assert_eq!(added(&pod("a")), ["web"]);
@@ -88,8 +89,26 @@ async fn a_pod_enqueues_the_set_that_controls_it() {
     assert_eq!(deleted(&pod("a")), ["web"]);
     assert_eq!(updated(&pod("a"), &pod("a")), ["shop/web in 3"], "a change without effect on counts is debounced");
     assert_eq!(updated(&pod("a"), &pod("a").deleting()), ["web"]);
+    assert_eq!(deleted(&pod("a").deleting()), ["shop/web in 3"], "the end of a terminating Pod is debounced");
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_debounce_grows_with_the_size_of_the_set() {
+    for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
+        let fixture = fixture();
+        let mut large = web(wanted);
+        large["metadata"]["uid"] = json!("u-web");
+        large["metadata"]["resourceVersion"] = json!("10");
+        large["status"]["replicas"] = json!(counted);
+        let large: Set<ReplicaSets> = serde_json::from_str(&large.to_string()).unwrap();
+        fixture.watch.sets.fill(vec![large], Version::parse("10"));
+        let (old, new) = (pod("a"), pod("a").version(2));
+        fixture.watch.on_pod(&Event::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) }, Origin::Watch);
+        assert_eq!(fixture.queued(), [format!("shop/web in {seconds}")], "{wanted} wanted, {counted} counted");
+    }
+}
+
+/// REPLICASET-4.
 #[tokio::test(start_paused = true)]
 async fn an_unresolved_owner_reference_enqueues_nothing() {
     for stranger in [
@@ -103,6 +122,7 @@ async fn an_unresolved_owner_reference_enqueues_nothing() {
     }
 }
 
+/// REPLICASET-5.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_enqueues_every_set_that_selects_it() {
     assert_eq!(added(&pod("a").orphan()), ["slow", "web"]);
@@ -112,6 +132,7 @@ async fn an_orphan_enqueues_every_set_that_selects_it() {
     assert_eq!(deleted(&pod("a").orphan()), NONE);
 }
 
+/// REPLICASET-5.
 #[tokio::test(start_paused = true)]
 async fn a_changed_orphan_enqueues_sets_only_if_its_labels_changed() {
     let orphan = pod("a").orphan();
@@ -120,6 +141,7 @@ async fn a_changed_orphan_enqueues_sets_only_if_its_labels_changed() {
     assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"})).deleting()), NONE);
 }
 
+/// REPLICASET-4.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_a_new_owner_enqueues_both_owners() {
     let (mine, theirs) = (pod("a"), pod("a").owner("ReplicaSet", "db", "u-db"));
@@ -131,12 +153,14 @@ async fn a_pod_with_a_new_owner_enqueues_both_owners() {
     assert_eq!(updated(&released, &mine), ["web"]);
 }
 
+/// REPLICASET-6.
 #[tokio::test(start_paused = true)]
 async fn an_update_without_a_new_version_enqueues_nothing() {
     let same = Arc::new(pod("a").build());
     assert_eq!(told(&Event::Updated { old: Arc::clone(&same), new: same }), NONE);
 }
 
+/// REPLICASET-7.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_becomes_ready_enqueues_its_set_again_when_available() {
     let slow = pod("a").owner("ReplicaSet", "slow", "u-slow");
@@ -146,12 +170,14 @@ async fn a_pod_that_becomes_ready_enqueues_its_set_again_when_available() {
     assert_eq!(updated(&pod("a").unready(), &pod("a")), ["shop/web in 3"]);
 }
 
+/// REPLICASET-4.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_pod_enqueues_its_set() {
     let meta = pod("a").build().meta().clone();
     assert_eq!(told(&Event::Unreadable(Arc::new(Malformed { meta, error: "no".to_owned() }))), ["web"]);
 }
 
+/// REPLICASET-6.
 #[tokio::test(start_paused = true)]
 async fn the_initial_list_of_pods_enqueues_nothing() {
     let fixture = fixture();
@@ -159,6 +185,7 @@ async fn the_initial_list_of_pods_enqueues_nothing() {
     assert_eq!(fixture.queued(), NONE);
 }
 
+/// REPLICASET-3, REPLICASET-44.
 #[tokio::test(start_paused = true)]
 async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
     let fixture = fixture();
@@ -193,6 +220,7 @@ fn gone(pod: PodBuilder) -> impl FnOnce(&Fixture, &PodBuilder) {
     move |fixture, _| fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Watch)
 }
 
+/// REPLICASET-67.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_disappears_unready_from_its_node_has_failed() {
     for (pod, failed) in [
@@ -209,6 +237,7 @@ async fn a_pod_that_disappears_unready_from_its_node_has_failed() {
     }
 }
 
+/// REPLICASET-67.
 #[tokio::test(start_paused = true)]
 async fn a_pod_missing_from_a_later_list_has_not_failed() {
     assert!(!waits(|fixture, pod| {
@@ -216,6 +245,7 @@ async fn a_pod_missing_from_a_later_list_has_not_failed() {
     }));
 }
 
+/// REPLICASET-66.
 #[tokio::test(start_paused = true)]
 async fn a_ready_pod_or_the_deletion_of_the_set_ends_the_back_off() {
     let fail = |fixture: &Fixture, pod: &PodBuilder| gone(pod.clone())(fixture, pod);

@@ -35,6 +35,7 @@ fn lying(sandbox: &Sandbox, says: &'static [(&'static str, &'static str)]) -> ku
     kube::Client::new(service, "default")
 }
 
+/// REPLICASET-46, REPLICASET-83.
 #[tokio::test(start_paused = true)]
 async fn a_malformed_set_backs_off_alone() {
     for (says, error) in [
@@ -67,6 +68,7 @@ async fn a_malformed_set_backs_off_alone() {
     }
 }
 
+/// REPLICASET-48.
 #[tokio::test(start_paused = true)]
 async fn a_malformed_pod_stops_its_own_set_and_no_other() {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);

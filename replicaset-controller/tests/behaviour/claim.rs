@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{ME, NS, RCS, SETS, World, name, owners, rc, set, stray};
 
+/// REPLICASET-9, REPLICASET-11, REPLICASET-14.
 #[tokio::test(start_paused = true)]
 async fn a_matching_orphan_is_adopted_after_a_live_read() {
     let world = World::new().await;
@@ -20,6 +21,7 @@ async fn a_matching_orphan_is_adopted_after_a_live_read() {
     assert_eq!((first.verb, &*first.name), ("patch", "stray"), "Pods are claimed first");
 }
 
+/// REPLICASET-9.
 #[tokio::test(start_paused = true)]
 async fn an_adopted_orphan_may_be_deleted_as_surplus() {
     let world = World::new().await;
@@ -31,6 +33,7 @@ async fn an_adopted_orphan_may_be_deleted_as_surplus() {
     assert_eq!((world.active().await.len(), world.asked("delete", "pods")), (1, 1));
 }
 
+/// REPLICASET-10.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_relabelled_is_released_and_replaced() {
     let world = World::new().await;
@@ -50,6 +53,7 @@ async fn a_pod_that_is_relabelled_is_released_and_replaced() {
     assert_eq!(world.get(SETS, "web").await["status"]["replicas"], 2);
 }
 
+/// REPLICASET-11, REPLICASET-15.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_set_adopts_nothing() {
     let world = World::new().await;
@@ -76,6 +80,7 @@ async fn a_deleted_set_adopts_nothing() {
     assert_eq!(owners(&world.get("pods", "stray").await), ["ReplicaSet web"]);
 }
 
+/// REPLICASET-13.
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_another_controller_is_never_touched() {
     let world = World::new().await;
@@ -91,6 +96,7 @@ async fn a_pod_of_another_controller_is_never_touched() {
     assert!(world.written().iter().all(|w| w.name != "taken"));
 }
 
+/// REPLICASET-13.
 #[tokio::test(start_paused = true)]
 async fn a_finished_or_terminating_orphan_is_left_alone() {
     let world = World::new().await;
@@ -112,6 +118,7 @@ async fn a_finished_or_terminating_orphan_is_left_alone() {
     assert_eq!(world.get(SETS, "web").await["status"]["terminatingReplicas"], 0);
 }
 
+/// REPLICASET-58.
 #[tokio::test(start_paused = true)]
 async fn a_changed_selector_of_a_replication_controller_replaces_its_pods() {
     let world = World::new().await;
@@ -129,6 +136,7 @@ async fn a_changed_selector_of_a_replication_controller_replaces_its_pods() {
     assert_eq!((world.asked("patch", "pods"), world.asked("create", "pods"), world.active().await.len()), (2, 2, 4));
 }
 
+/// REPLICASET-16.
 #[tokio::test(start_paused = true)]
 async fn each_of_many_orphans_is_adopted_by_one_set() {
     let world = World::new().await;
@@ -145,6 +153,7 @@ async fn each_of_many_orphans_is_adopted_by_one_set() {
     assert_eq!(world.asked("create", "pods"), 20);
 }
 
+/// REPLICASET-14, REPLICASET-82.
 #[tokio::test(start_paused = true)]
 async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let world = World::new().await;

@@ -43,6 +43,7 @@ pub(crate) fn quota(try_: u64) -> String {
     )
 }
 
+/// REPLICASET-18, REPLICASET-22, REPLICASET-37, REPLICASET-38, REPLICASET-46.
 #[tokio::test(start_paused = true)]
 async fn an_exceeded_quota_costs_one_request_per_back_off() {
     let (quota, filter) = Refuser::new(quota, json!([]));
@@ -74,6 +75,7 @@ async fn an_exceeded_quota_costs_one_request_per_back_off() {
     assert!(world.conditions("web").await.is_empty());
 }
 
+/// REPLICASET-77.
 #[tokio::test(start_paused = true)]
 async fn a_failure_with_changing_messages_backs_off() {
     let (webhook, filter) =
@@ -86,6 +88,7 @@ async fn a_failure_with_changing_messages_backs_off() {
     assert!((16..=30).contains(&tries) && (2..=11).contains(&writes), "{tries} tries, {writes} writes");
 }
 
+/// REPLICASET-79.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_namespace_is_not_a_failure() {
     let cause = json!([{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated", "field": "metadata.namespace"}]);
@@ -103,6 +106,7 @@ async fn a_terminating_namespace_is_not_a_failure() {
     assert_eq!(world.active().await.len(), 3);
 }
 
+/// REPLICASET-42.
 #[tokio::test(start_paused = true)]
 async fn a_creation_without_an_answer_is_not_repeated() {
     for (action, skip) in [(Action::CutAfter, 0), (Action::CutAfter, 1), (Action::CutAfter, 4)] {
@@ -115,6 +119,7 @@ async fn a_creation_without_an_answer_is_not_repeated() {
     }
 }
 
+/// REPLICASET-42.
 #[tokio::test(start_paused = true)]
 async fn a_creation_without_an_answer_is_awaited_for_a_minute() {
     for action in [Action::CutBefore, Action::InternalError, Action::Timeout] {
@@ -131,6 +136,7 @@ async fn a_creation_without_an_answer_is_awaited_for_a_minute() {
     }
 }
 
+/// REPLICASET-47.
 #[tokio::test(start_paused = true)]
 async fn a_busy_server_is_asked_again_after_retry_after() {
     let world = World::new().await;
@@ -146,6 +152,7 @@ async fn a_busy_server_is_asked_again_after_retry_after() {
     assert!(world.events().await.iter().all(|e| e.starts_with("Normal")));
 }
 
+/// REPLICASET-29, REPLICASET-37.
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_is_reported_and_retried() {
     let world = World::new().await;
@@ -169,6 +176,7 @@ async fn a_refused_deletion_is_reported_and_retried() {
     assert_eq!(world.asked("delete", "pods"), 4);
 }
 
+/// REPLICASET-28, REPLICASET-74.
 #[tokio::test(start_paused = true)]
 async fn deleting_a_missing_pod_is_not_a_failure() {
     let world = World::new().await;
@@ -194,6 +202,7 @@ async fn deleting_a_missing_pod_is_not_a_failure() {
     assert_eq!(world.active().await.into_iter().collect::<Vec<_>>(), [names[0].clone()]);
 }
 
+/// REPLICASET-50.
 #[tokio::test(start_paused = true)]
 async fn a_set_reaches_its_size_after_an_outage_of_a_minute() {
     let world = World::new().await;

@@ -38,6 +38,7 @@ async fn time_needed(greedy: bool) -> Duration {
     panic!("the ordinary sets do not get their Pods");
 }
 
+/// REPLICASET-57.
 #[tokio::test(start_paused = true)]
 async fn a_set_of_two_billion_replicas_does_not_delay_others() {
     let (alone, beside) = (time_needed(false).await, time_needed(true).await);

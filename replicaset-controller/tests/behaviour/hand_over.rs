@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{ME, NS, RCS, SETS, World, rc, set, stray};
 
+/// REPLICASET-51.
 #[tokio::test(start_paused = true)]
 async fn a_settled_set_is_taken_over_without_a_write() {
     let mut world = World::new().await;
@@ -22,6 +23,7 @@ async fn a_settled_set_is_taken_over_without_a_write() {
     }
 }
 
+/// REPLICASET-51.
 #[tokio::test(start_paused = true)]
 async fn a_set_settled_by_upstream_is_taken_over_without_a_write() {
     let mut world = World::new().await;
@@ -42,6 +44,7 @@ async fn a_set_settled_by_upstream_is_taken_over_without_a_write() {
     assert!(world.written().is_empty());
 }
 
+/// REPLICASET-52.
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_write_creates_no_surplus_pod() {
     // A run has 6 creations, at least 2 status writes and 3 deletions. The crash loses either the next request or its answer.
@@ -88,6 +91,7 @@ async fn a_crash_at_any_write_creates_no_surplus_pod() {
     }
 }
 
+/// REPLICASET-53.
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leader_writes_nothing() {
     let world = World::new().await;
@@ -108,6 +112,7 @@ async fn a_deposed_leader_writes_nothing() {
     assert!(world.events().await.iter().all(|e| e.starts_with("Normal")));
 }
 
+/// REPLICASET-44.
 #[tokio::test(start_paused = true)]
 async fn a_new_set_of_the_same_name_starts_without_expectations() {
     let world = World::new().await;
@@ -127,6 +132,7 @@ async fn a_new_set_of_the_same_name_starts_without_expectations() {
     assert_eq!(world.asked("create", "pods"), 2);
 }
 
+/// REPLICASET-18, REPLICASET-54.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_a_large_set() {
     let mut world = World::new().await;

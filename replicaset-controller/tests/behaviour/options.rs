@@ -38,6 +38,7 @@ async fn rounds(world: &World) -> Vec<(i64, usize)> {
     rounds.into_iter().map(|(second, pods)| (second - first, pods)).collect()
 }
 
+/// REPLICASET-66.
 #[tokio::test(start_paused = true)]
 async fn rejected_pods_are_replaced_with_a_growing_delay() {
     for kind in [SETS, RCS] {
@@ -60,6 +61,7 @@ async fn rejected_pods_are_replaced_with_a_growing_delay() {
     }
 }
 
+/// REPLICASET-66.
 #[tokio::test(start_paused = true)]
 async fn by_default_rejected_pods_are_replaced_without_delay() {
     // The node takes 0.1 s to reject each Pod, because virtual time would not pass otherwise.
@@ -79,6 +81,7 @@ async fn by_default_rejected_pods_are_replaced_without_delay() {
     }
 }
 
+/// REPLICASET-66.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_becomes_ready_ends_the_back_off() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
@@ -94,6 +97,7 @@ async fn a_pod_that_becomes_ready_ends_the_back_off() {
     assert_eq!((world.active().await.len(), world.pods().await.len()), (2, made + 2));
 }
 
+/// REPLICASET-67.
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_replaced_at_once() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
@@ -110,6 +114,7 @@ async fn deleted_pods_are_replaced_at_once() {
     }
 }
 
+/// REPLICASET-67.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_fails_after_it_was_ready_is_replaced_at_once() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
@@ -121,6 +126,7 @@ async fn a_pod_that_fails_after_it_was_ready_is_replaced_at_once() {
     assert!((22..=24).contains(&made), "{made}");
 }
 
+/// REPLICASET-68.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_starts_without_a_back_off() {
     let mut world = tuned(&[("failed-pod-backoff", ON)]).await;
@@ -133,6 +139,7 @@ async fn a_new_leader_starts_without_a_back_off() {
     assert_eq!(world.pods().await.len(), made + 2, "its first Pod and the replacement");
 }
 
+/// REPLICASET-46.
 #[tokio::test(start_paused = true)]
 async fn free_quota_is_noticed_within_the_maximum_back_off() {
     for (tunes, by, then) in [
@@ -187,6 +194,7 @@ fn on(nodes: &[(&str, usize)]) -> BTreeMap<String, usize> {
     nodes.iter().map(|(node, pods)| ((*node).to_owned(), *pods)).collect()
 }
 
+/// REPLICASET-69.
 #[tokio::test(start_paused = true)]
 async fn a_scale_down_empties_the_fullest_node_or_balances_nodes() {
     let nodes = ["node-0", "node-0", "node-0", "node-0", "node-1", "node-1", "node-1", "node-2"];
@@ -197,6 +205,7 @@ async fn a_scale_down_empties_the_fullest_node_or_balances_nodes() {
     assert_eq!(left(&[rerank], SETS, true, &nodes, 3).await, on(&[("node-0", 1), ("node-1", 1), ("node-2", 1)]));
 }
 
+/// REPLICASET-70.
 #[tokio::test(start_paused = true)]
 async fn sets_without_siblings_rank_by_their_own_pods_if_enabled() {
     let nodes = ["node-1", "node-2", "node-0", "node-0", "node-0"];

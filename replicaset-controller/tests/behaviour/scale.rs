@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::world::{NS, RCS, SETS, Setup, World, name, owners, rc, set};
 
+/// REPLICASET-19, REPLICASET-22, REPLICASET-30.
 #[tokio::test(start_paused = true)]
 async fn missing_pods_are_created_with_one_request_each() {
     let world = World::new().await;
@@ -39,6 +40,7 @@ async fn missing_pods_are_created_with_one_request_each() {
     assert_eq!(world.events().await, notes);
 }
 
+/// REPLICASET-35.
 #[tokio::test(start_paused = true)]
 async fn a_large_set_costs_one_creation_per_pod_and_few_status_writes() {
     let world = World::new().await;
@@ -50,6 +52,7 @@ async fn a_large_set_costs_one_creation_per_pod_and_few_status_writes() {
     assert!(world.asked("patch", "replicasets.apps/status") <= 300, "{:?}", world.sandbox.requests().all());
 }
 
+/// REPLICASET-29.
 #[tokio::test(start_paused = true)]
 async fn a_set_is_scaled_by_exactly_the_difference() {
     let world = World::new().await;
@@ -80,6 +83,7 @@ async fn a_set_is_scaled_by_exactly_the_difference() {
     assert_eq!(status, json!({"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 4}));
 }
 
+/// REPLICASET-17, REPLICASET-32.
 #[tokio::test(start_paused = true)]
 async fn no_sync_exceeds_the_burst() {
     let settings = Settings::new().with_tune("burst-replicas", TuneValue::Count(5));
@@ -101,6 +105,7 @@ async fn no_sync_exceeds_the_burst() {
     assert_eq!((world.asked("delete", "pods"), world.pods().await.len()), (12, 0));
 }
 
+/// REPLICASET-59.
 #[tokio::test(start_paused = true)]
 async fn a_replication_controller_creates_and_deletes_pods() {
     let world = World::new().await;
@@ -122,6 +127,7 @@ async fn a_replication_controller_creates_and_deletes_pods() {
     assert_eq!((world.active().await.len(), world.asked("delete", "pods")), (1, 2));
 }
 
+/// REPLICASET-61.
 #[tokio::test(start_paused = true)]
 async fn sets_of_both_kinds_may_have_the_same_name() {
     let world = World::new().await;
@@ -134,6 +140,7 @@ async fn sets_of_both_kinds_may_have_the_same_name() {
     assert_eq!((of("ReplicaSet", &pods), of("ReplicationController", &pods), pods.len()), (2, 3, 5));
 }
 
+/// REPLICASET-19.
 #[tokio::test(start_paused = true)]
 async fn an_unknown_field_is_copied_to_the_pods() {
     let builder = Sandbox::builder().keep_unknown_fields(true);
@@ -148,6 +155,7 @@ async fn an_unknown_field_is_copied_to_the_pods() {
     assert_eq!(spec["containers"][0]["alsoNew"], 3);
 }
 
+/// REPLICASET-20.
 #[tokio::test(start_paused = true)]
 async fn a_finished_or_deleted_pod_is_replaced() {
     let world = World::new().await;
@@ -169,6 +177,7 @@ async fn a_finished_or_deleted_pod_is_replaced() {
     assert_eq!(owners(&world.get("pods", &names[1]).await), ["ReplicaSet web"]);
 }
 
+/// REPLICASET-21.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_being_deleted_gets_a_status_and_no_pods() {
     let world = World::new().await;
@@ -184,6 +193,7 @@ async fn a_set_that_is_being_deleted_gets_a_status_and_no_pods() {
     assert_eq!(world.get(SETS, "web").await["status"]["replicas"], 2);
 }
 
+/// REPLICASET-23, REPLICASET-71.
 #[tokio::test(start_paused = true)]
 async fn unready_pods_are_deleted_first() {
     let world = World::new().await;
@@ -205,6 +215,7 @@ async fn unready_pods_are_deleted_first() {
     assert!(text.contains("replicaset_controller_sorting_deletion_age_ratio_count 0"), "{text}");
 }
 
+/// REPLICASET-55.
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_decides_and_writes_nothing() {
     let world = World::with(Setup { settings: Settings::new().with_shadow(true), ..Setup::default() }).await;
@@ -215,6 +226,7 @@ async fn shadow_mode_decides_and_writes_nothing() {
     assert_eq!(told[0]["actions"], json!(["create 3 Pods", "write the status"]));
 }
 
+/// REPLICASET-57.
 #[tokio::test(start_paused = true)]
 async fn two_hundred_sets_get_their_pods_concurrently() {
     let world = World::new().await;

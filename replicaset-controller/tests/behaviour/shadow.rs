@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{World, set};
 
+/// REPLICASET-36, REPLICASET-55.
 #[tokio::test(start_paused = true)]
 async fn an_available_pod_is_decided_in_time_and_not_written() {
     let mut world = World::new().await;

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::world::{ME, RCS, SETS, Setup, World, rc, set};
 
+/// REPLICASET-40, REPLICASET-64, REPLICASET-72, REPLICASET-73.
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_created_twice_while_the_cache_is_stale() {
     for gate in [true, false] {
@@ -30,6 +31,7 @@ async fn no_pod_is_created_twice_while_the_cache_is_stale() {
     }
 }
 
+/// REPLICASET-41, REPLICASET-73.
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_deleted_twice_while_the_cache_is_stale() {
     let world = World::new().await;
@@ -51,6 +53,7 @@ async fn no_pod_is_deleted_twice_while_the_cache_is_stale() {
     assert_eq!((world.active().await.len(), world.asked("create", "pods")), (5, 2));
 }
 
+/// REPLICASET-60.
 #[tokio::test(start_paused = true)]
 async fn a_replication_controller_does_not_act_on_stale_caches() {
     let world = World::new().await;
@@ -67,6 +70,7 @@ async fn a_replication_controller_does_not_act_on_stale_caches() {
     assert_eq!((world.asked("delete", "pods"), world.active().await.len()), (3, 1));
 }
 
+/// REPLICASET-43.
 #[tokio::test(start_paused = true)]
 async fn a_set_waits_at_most_for_the_expectations_timeout() {
     let settings = Settings::new().with_tune("expectations-timeout", TuneValue::Duration(Duration::from_secs(10)));
@@ -84,6 +88,7 @@ async fn a_set_waits_at_most_for_the_expectations_timeout() {
     assert_eq!(world.active().await.len(), 2);
 }
 
+/// REPLICASET-45.
 #[tokio::test(start_paused = true)]
 async fn a_set_reaches_its_size_after_any_failure_of_a_watch() {
     for action in [Action::CloseWatch, Action::CutWatch, Action::Garbage, Action::HalfLine, Action::ExpireWatch] {

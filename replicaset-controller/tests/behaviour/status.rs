@@ -10,6 +10,7 @@ use crate::world::{ME, NS, RCS, SETS, Setup, World, rc, set};
 
 const STATUS: &str = "replicasets.apps/status";
 
+/// REPLICASET-36, REPLICASET-56.
 #[tokio::test(start_paused = true)]
 async fn pods_become_available_on_time() {
     let world = World::new().await;
@@ -28,6 +29,7 @@ async fn pods_become_available_on_time() {
     assert!(world.written().is_empty());
 }
 
+/// REPLICASET-31, REPLICASET-63.
 #[tokio::test(start_paused = true)]
 async fn terminating_pods_are_counted_if_the_gate_is_on() {
     for (gate, then) in [(true, json!(2)), (false, json!(null))] {
@@ -47,6 +49,7 @@ async fn terminating_pods_are_counted_if_the_gate_is_on() {
     }
 }
 
+/// REPLICASET-59.
 #[tokio::test(start_paused = true)]
 async fn a_replication_controller_has_no_count_of_terminating_pods() {
     let world = World::new().await;
@@ -59,6 +62,7 @@ async fn a_replication_controller_has_no_count_of_terminating_pods() {
     assert_eq!(world.get(RCS, "old").await["status"]["terminatingReplicas"], json!(null));
 }
 
+/// REPLICASET-63.
 #[tokio::test(start_paused = true)]
 async fn a_server_without_the_terminating_field_gets_no_repeated_writes() {
     let builder = Sandbox::builder().gate("DeploymentReplicaSetTerminatingReplicas", false);
@@ -74,6 +78,7 @@ async fn a_server_without_the_terminating_field_gets_no_repeated_writes() {
     assert_eq!(world.asked("patch", STATUS), 0);
 }
 
+/// REPLICASET-76.
 #[tokio::test(start_paused = true)]
 async fn a_status_conflict_is_retried_once_onto_the_live_object() {
     let world = World::new().await;
@@ -96,6 +101,7 @@ async fn a_status_conflict_is_retried_once_onto_the_live_object() {
     world.settle().await;
 }
 
+/// REPLICASET-76.
 #[tokio::test(start_paused = true)]
 async fn a_status_conflict_that_the_watch_resolves_soon_costs_no_read() {
     let world = World::new().await;
@@ -112,6 +118,7 @@ async fn a_status_conflict_that_the_watch_resolves_soon_costs_no_read() {
     assert_eq!((world.asked("patch", STATUS), world.asked("get", SETS)), (2, 0));
 }
 
+/// REPLICASET-76.
 #[tokio::test(start_paused = true)]
 async fn a_status_is_never_written_onto_a_new_set_of_the_same_name() {
     let world = World::new().await;
@@ -129,6 +136,7 @@ async fn a_status_is_never_written_onto_a_new_set_of_the_same_name() {
     assert_eq!(world.get(SETS, "web").await["status"], json!({"replicas": 0}));
 }
 
+/// REPLICASET-34.
 #[tokio::test(start_paused = true)]
 async fn unknown_status_fields_are_kept() {
     let builder = Sandbox::builder().keep_unknown_fields(true);
@@ -147,6 +155,7 @@ async fn unknown_status_fields_are_kept() {
     assert_eq!(status["conditions"], before);
 }
 
+/// REPLICASET-30.
 #[tokio::test(start_paused = true)]
 async fn fully_labelled_pods_follow_the_template() {
     let world = World::new().await;

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::world::{ME, NS, SETS, Setup, World, name, owners, refusal, set};
 
+/// REPLICASET-74.
 #[tokio::test(start_paused = true)]
 async fn a_pod_relabelled_unseen_is_not_deleted_by_a_scale_down() {
     let world = World::new().await;
@@ -41,6 +42,7 @@ async fn a_pod_relabelled_unseen_is_not_deleted_by_a_scale_down() {
     assert!(world.events().await.iter().all(|event| !event.contains("FailedDelete")));
 }
 
+/// REPLICASET-74.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_became_ready_unseen_is_not_deleted() {
     let world = World::new().await;
@@ -61,6 +63,7 @@ async fn a_pod_that_became_ready_unseen_is_not_deleted() {
     assert_eq!(world.active().await.into_iter().collect::<Vec<_>>(), pods[..1]);
 }
 
+/// REPLICASET-75.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_matches_again_unseen_is_not_released() {
     let world = World::new().await;
@@ -77,6 +80,7 @@ async fn a_pod_that_matches_again_unseen_is_not_released() {
     assert_eq!(owners(&world.pods().await[0]), ["ReplicaSet web"]);
 }
 
+/// REPLICASET-79.
 #[tokio::test(start_paused = true)]
 async fn a_set_in_a_terminating_namespace_tries_one_creation() {
     let tries = Arc::new(AtomicUsize::new(0));
@@ -107,6 +111,7 @@ async fn a_set_in_a_terminating_namespace_tries_one_creation() {
 }
 
 /// Pods of one namespace refer to a controller in another one.
+/// REPLICASET-8.
 #[tokio::test(start_paused = true)]
 async fn pods_of_another_namespace_are_not_counted() {
     let world = World::new().await;

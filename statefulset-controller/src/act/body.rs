@@ -18,7 +18,7 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// The Pod of an ordinal, made from the template of a revision; `None` if the template is malformed.
+/// Makes the Pod of an ordinal from the template of a revision; `None` if the template is malformed.
 ///
 /// Upstream: `newStatefulSetPod`, `updateStorage`.
 pub(super) fn pod(
@@ -62,7 +62,7 @@ pub(super) fn pod(
     Some(json!({"apiVersion": PODS.version, "kind": PODS.kind, "metadata": metadata, "spec": spec}))
 }
 
-/// The labels that say which Pod of its set a Pod is. A name whose digits exceed an `i32` has no ordinal.
+/// Returns the labels with the Pod's name and ordinal. Without an ordinal, because its digits exceed an `i32`, only the name.
 pub(super) fn identity(name: &str, ordinal: Option<i32>) -> Value {
     let mut labels = json!({POD_NAME_LABEL: name});
     if let Some(ordinal) = ordinal {
@@ -71,7 +71,7 @@ pub(super) fn identity(name: &str, ordinal: Option<i32>) -> Value {
     labels
 }
 
-/// A claim under that name; `None` if its template is malformed. Upstream: `getPersistentVolumeClaims`.
+/// Makes the claim `name`; `None` if its template is malformed. Upstream: `getPersistentVolumeClaims`.
 pub(super) fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
     let mut claim = template.raw.value().ok()?;
     let fields = claim.as_object_mut()?;
@@ -91,9 +91,9 @@ pub(super) fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> 
     Some(claim)
 }
 
-/// The revision of a set's template under that name. The server stores the bytes of `data` as they are sent.
+/// Makes the revision `name` of the set's template. The server stores the bytes of `data` as they are sent.
 ///
-/// The hash in the label is the one before any collision of this sync. Upstream: `newRevision`, `NewControllerRevision`.
+/// The hash in the label is the hash before any collision of this sync. Upstream: `newRevision`, `NewControllerRevision`.
 pub(super) fn revision(
     snapshot: &Snapshot,
     number: i64,

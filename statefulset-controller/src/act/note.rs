@@ -1,4 +1,4 @@
-//! What a sync changes and asks besides its requests.
+//! The changes that a sync makes in the controller's memory, and its lookups there.
 
 use std::sync::Arc;
 
@@ -12,34 +12,35 @@ use crate::{
     snapshot::PodRef,
 };
 
-/// A change of the controller's memory or metrics.
+/// A change of the controller's memory or metrics that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// Nothing can be done for the set.
+    /// The set is not managed, and the reason is logged.
     Problem(Problem),
-    /// The state of a rollout that is limited by a number of unavailable Pods.
+    /// The number of unavailable Pods and its limit, for the metrics.
     Rollout(Unavailable),
-    /// The claims that must be gone before Pods are created.
+    /// Names of the claims that must be deleted before Pods can be created.
     AwaitedClaims(Vec<String>),
-    /// A difference between claims and their template was reported at that time.
+    /// An Event reported a claim mismatch at that time.
     Reported(String, Timestamp),
-    /// A Pod that the watch does not show has the name of a Pod to create, and belongs to the set or to nobody.
+    /// A Pod that has the name of a Pod to create and lacks the label by which Pods are watched. No other controller owns it.
     HiddenPod(Box<CachedPod>),
-    /// The name of a Pod to create is taken.
+    /// A creation was refused because the name of the Pod is taken.
     NameTaken {
-        /// The name.
+        /// `metadata.name` of the Pod to create.
         pod: Arc<str>,
-        /// The time.
+        /// Time of the refusal.
         at: Timestamp,
-        /// Whether the Pod that has the name is reported.
+        /// Whether the holder of the name is reported this time.
         examined: bool,
     },
 }
 
-/// What cache and memory say of a Pod that has the name of a Pod to create.
+/// The cached Pod and the earlier refusals for the name of a Pod to create.
 #[derive(Debug)]
 pub struct Namesake {
-    /// The Pod, if the cache holds it. The cache holds no Pods without the label of their name, and none of controllers of other kinds.
+    /// The cached Pod with the name. The cache holds no Pods without the watched label, and no Pods of other kinds of
+    /// controllers.
     pub cached: Option<PodRef>,
     /// The earlier refusals, if there were any.
     pub taken: Option<TakenName>,

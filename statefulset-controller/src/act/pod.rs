@@ -27,10 +27,10 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// The most claims that one error names. The error is logged, kept for diagnostics, and reported in an Event.
+/// The greatest number of claims that one error names. The error is logged, kept for diagnostics, and reported in an Event.
 const MAX_NAMED_PROBLEMS: usize = 10;
 
-/// What an Event says was done with a Pod.
+/// The verb in the text of an Event about a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Create,
@@ -48,18 +48,18 @@ impl Verb {
     }
 }
 
-/// Why the work on the claims of a Pod failed, and the class of the refusal if it was one.
+/// A failure of the work on a Pod's claims, and the class of the refusal if a request was refused.
 struct Trouble {
     failed: Failed,
     class: Option<Class>,
 }
 
-/// Whether a refusal is worth an Event: a terminating namespace refuses Events, too.
+/// Whether an Event reports a refusal. A terminating namespace refuses Events as well, so none is sent there.
 fn is_worth_an_event(class: Option<Class>) -> bool {
     class != Some(Class::NamespaceTerminating)
 }
 
-/// Does the work on one Pod.
+/// Sends the requests of one piece of work.
 pub(super) async fn work_on_pod(
     snapshot: &Snapshot,
     work: &Work,
@@ -89,7 +89,7 @@ struct WorkOnPod<'a> {
 }
 
 impl WorkOnPod<'_> {
-    /// Records an Event. Upstream: `recordPodEvent`.
+    /// Records an Event about the Pod. Upstream: `recordPodEvent`.
     fn report(&self, verb: Verb, error: Option<&str>) {
         let what = format!("{verb:?} Pod {} in StatefulSet {}", self.name, self.snapshot.set.metadata.name);
         let [good, bad] = verb.reasons();
@@ -99,8 +99,8 @@ impl WorkOnPod<'_> {
         }
     }
 
-    /// The failure of a refused request for the Pod itself. After a conflict the cache will soon show the newer Pod, on which the
-    /// next sync decides.
+    /// Returns the failure of a refused request for the Pod itself. A conflict is not reported: the cache will soon show the
+    /// newer Pod, and the next sync decides again.
     fn refused(&self, verb: Verb, what: &str, refusal: &Refusal) -> Failed {
         if refusal.class != Class::Changed && is_worth_an_event(Some(refusal.class)) {
             self.report(verb, Some(&refusal.error.to_string()));
@@ -108,7 +108,7 @@ impl WorkOnPod<'_> {
         refused(&format!("{what} Pod {}", self.name), refusal)
     }
 
-    /// The failure of the work on claims, with an Event if it is to be reported.
+    /// Returns the failure of the work on claims, after an Event about it if `is_reported`.
     fn failed(&self, verb: Verb, Trouble { failed, .. }: Trouble, is_reported: bool) -> Failed {
         if is_reported {
             self.report(verb, Some(&failed.to_string()));
@@ -123,7 +123,7 @@ impl WorkOnPod<'_> {
         })
     }
 
-    /// Creates the claims that are missing. Every one is tried; the error names all that failed or are terminating.
+    /// Creates the missing claims. Every claim is tried; the error names all claims that failed or are terminating.
     ///
     /// Upstream: `pkg/controller/statefulset`, `createPersistentVolumeClaims`.
     async fn create_claims(&self, claims: &Claims) -> Result<(), Trouble> {
@@ -162,7 +162,7 @@ impl WorkOnPod<'_> {
         if unnamed > 0 {
             problems.push(format!("{unnamed} more claims"));
         }
-        // As Go writes several errors.
+        // The format in which Go writes several errors.
         let text = match &problems[..] {
             [] => return Ok(()),
             [problem] => problem.clone(),
@@ -173,10 +173,10 @@ impl WorkOnPod<'_> {
         Err(Trouble { failed: retried(Failed::new(label, text), class), class })
     }
 
-    /// Creates the Pod, and writes the owner references of the claims that were there before.
+    /// Creates the Pod, and writes the owner references of the claims that existed before.
     ///
-    /// They are written even if the server refuses the Pod: where a quota forbids it for good, the claims must still be deleted with
-    /// the set. Upstream: `CreateStatefulPod`.
+    /// The owner references are written even if the server refuses the Pod: if a quota refuses the Pod permanently, the claims
+    /// must still be deleted with the set. Upstream: `CreateStatefulPod`.
     async fn create(&self, ordinal: i32, revision: RevisionRole, templates: &Templates<'_>) -> Result<(), Failed> {
         let Self { snapshot, name, io } = self;
         let Snapshot { set, owner, .. } = snapshot;
@@ -190,7 +190,7 @@ impl WorkOnPod<'_> {
         let request = Request::create(PODS, &owner.namespace, name, body).role(role(snapshot)).because(why);
         let (uid, created) = match io.send(request).await {
             Ok(created) => {
-                // Reported at once: the owner references may meet a conflict with the volume binder.
+                // The creation is reported first, because the owner references may meet a conflict with the volume binder.
                 self.report(Verb::Create, None);
                 (created.fields.uid, Ok(()))
             }
@@ -205,10 +205,10 @@ impl WorkOnPod<'_> {
                 (Uid::default(), Err(refused(&format!("cannot create Pod {name}"), &refusal)))
             }
         };
-        // Claims that were created just before are left to the sync that the event of the Pod brings: the volume binder writes them
-        // now, and would meet a conflict or cause one.
+        // Claims that this sync created are left to the sync after the first event of the Pod. The volume binder writes them now,
+        // and either write could meet a conflict.
         let mut ownership = ownership(snapshot, ordinal, &Owners::new(set, name, &uid, false));
-        // The others get theirs at the next event of the Pod.
+        // The remaining claims get their owner references at the next event of the Pod.
         ownership.owners.truncate(MAX_CLAIM_WRITES);
         let owned = self.own_claims(&ownership).await.map_err(|trouble| {
             let is_reported = trouble.class != Some(Class::Changed) && is_worth_an_event(trouble.class);
@@ -217,10 +217,10 @@ impl WorkOnPod<'_> {
         created.and(owned)
     }
 
-    /// Finds out which Pod has the name of the Pod to create.
+    /// Examines the Pod that has the name of the Pod to create.
     ///
-    /// Mostly the cache does not show yet what is already there. A Pod that the cache does not hold is read: it may be a Pod of the set,
-    /// or without a controller, and lack the label by which Pods are watched. Upstream, which watches all Pods, leaves it at the
+    /// In most cases the cache is merely late. A Pod that the cache does not hold is read from the server, because it may lack
+    /// the label by which Pods are watched and be a Pod of the set or an orphan. Upstream watches all Pods, and only returns the
     /// refusal.
     async fn examine_namesake(&self, refusal: &Refusal) {
         let Self { snapshot, name, io } = self;
@@ -245,7 +245,7 @@ impl WorkOnPod<'_> {
         }
     }
 
-    /// To whom a Pod belongs that has the name of the Pod to create, in words; `None` if the set controls or adopts it.
+    /// Describes the Pod that has the name of the Pod to create; `None` if the set controls it or will adopt it.
     fn holder(&self, namesake: &Meta) -> Option<String> {
         let Snapshot { set, owner, .. } = self.snapshot;
         match namesake.controller() {
@@ -258,7 +258,8 @@ impl WorkOnPod<'_> {
 
     /// Writes the owner references of claims in order, up to the first failure.
     ///
-    /// Each write names the version of the claim that was judged: a reference that somebody else has added since is not lost.
+    /// Each write has the version of the cached claim as a precondition, so a reference that another client added since is not
+    /// lost.
     async fn own_claims(&self, Ownership { owners, conflicting }: &Ownership) -> Result<(), Trouble> {
         let Self { snapshot, io, .. } = self;
         for claim in conflicting {
@@ -288,7 +289,8 @@ impl WorkOnPod<'_> {
             self.failed(Verb::Update, trouble, is_reported)
         })?;
         self.own_claims(ownership).await.map_err(|trouble| {
-            // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream records no Event for it.
+            // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream records no Event in this
+            // case.
             let is_reported = (*occasion != Occasion::Condemned || trouble.failed.is_denied())
                 && trouble.class != Some(Class::Changed);
             self.failed(Verb::Update, trouble, is_reported)
@@ -296,7 +298,7 @@ impl WorkOnPod<'_> {
         match wrong {
             Some(wrong) => self.update(pod, *ordinal, wrong).await,
             None => {
-                // Where only the owner references of its claims were wrong, the Pod is not written, and the Event is the same.
+                // If only owner references were wrong, the Pod is not written, but the Event is the same as upstream's.
                 if *occasion == Occasion::Wanted && !ownership.owners.is_empty() {
                     self.report(Verb::Update, None);
                 }
@@ -305,11 +307,11 @@ impl WorkOnPod<'_> {
         }
     }
 
-    /// Writes the labels of a Pod's identity, and its volumes, which the server refuses. Upstream: `UpdateStatefulPod`.
+    /// Writes the identity labels of a Pod, and its volumes, which the server refuses. Upstream: `UpdateStatefulPod`.
     async fn update(&self, pod: &PodRef, ordinal: i32, wrong: &Wrong) -> Result<(), Failed> {
         let Self { snapshot, name, io } = self;
         if wrong.name {
-            // Upstream writes the Pod under the name that it should have, and the server finds no such Pod.
+            // Upstream updates the Pod under the name that it should have, and the server finds no such Pod.
             let wanted = snapshot.set.pod_name(ordinal);
             let text = format!("it has the ordinal of Pod {wanted}, and a Pod cannot be renamed");
             self.report(Verb::Update, Some(&text));
@@ -324,8 +326,8 @@ impl WorkOnPod<'_> {
         Ok(())
     }
 
-    /// Deletes the version of the Pod that was judged; upstream deletes whatever has the name. A Pod that is gone is no error.
-    /// Upstream: `DeleteStatefulPod`.
+    /// Deletes the Pod with its uid and version as preconditions; upstream deletes any Pod of that name. A deleted Pod is no
+    /// error. Upstream: `DeleteStatefulPod`.
     async fn delete(&self, pod: &PodRef, why: Why) -> Result<(), Failed> {
         match self.io.send(Request::delete(PODS, pod.meta()).because(why.to_string())).await {
             Err(refusal) if !refusal.error.is_not_found() => Err(self.refused(Verb::Delete, "cannot delete", &refusal)),
@@ -337,7 +339,7 @@ impl WorkOnPod<'_> {
     }
 }
 
-/// The patch that repairs a Pod.
+/// Returns the patch that corrects labels and volumes of a Pod.
 fn mended(meta: &Meta, ordinal: i32, wrong: &Wrong) -> Value {
     let mut patch = json!({});
     if wrong.labels {

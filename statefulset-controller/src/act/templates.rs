@@ -17,16 +17,16 @@ use crate::{
     snapshot::{RevisionRef, Snapshot},
 };
 
-/// The Pod templates that one phase creates Pods from, by the names of their revisions. Each is read and parsed once.
+/// The Pod templates that one phase needs, by the names of their revisions. Each template is read and parsed once.
 pub(super) struct Templates<'r> {
     revisions: &'r Revisions,
     by_name: BTreeMap<&'r str, Template>,
 }
 
 enum Template {
-    /// It makes Pods.
+    /// A Pod can be made from the template.
     Usable(Value),
-    /// The revision holds none, or a malformed one.
+    /// The revision holds no template, or a malformed one.
     Malformed,
     /// The data of the revision could not be read: the label of the failure, and its text.
     Unread(&'static str, String),
@@ -46,7 +46,7 @@ impl<'r> Templates<'r> {
         Self { revisions, by_name }
     }
 
-    /// The name of the revision in that role, and its template, to create this Pod from it.
+    /// Returns the name and the template of the revision in a role. `pod` names the Pod to create in the error.
     pub(super) fn get(&self, role: RevisionRole, pod: &str) -> Result<(&'r str, &Value), Failed> {
         let revision: &'r str = &self.revisions.get(role).name;
         match self.by_name.get(revision) {
@@ -72,12 +72,12 @@ async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Templ
     template.filter(makes_pods).map_or(Template::Malformed, Template::Usable)
 }
 
-/// Reads a revision and takes the Pod template out of it.
+/// Reads a revision from the server, and returns its Pod template.
 async fn read(cached: &RevisionRef, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
     let name = &cached.meta.name;
-    let request = Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).because("Pods are made from it");
+    let request = Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).because("Pods are created from it");
     match io.send_and_read::<RevisionWithData>(request).await.map(|read| read.map(RevisionWithData::into_parts)) {
-        // A forecast expects that Pods can be made from it.
+        // A forecast sends no request, and assumes that the template is usable.
         Ok(None) => Ok(Some(json!({}))),
         Ok(Some((live, template))) if live.meta.uid == cached.meta.uid => Ok(template),
         Ok(Some(_)) => Err(("gone", format!("ControllerRevision {name} was replaced by another one"))),

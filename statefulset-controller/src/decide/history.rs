@@ -1,4 +1,4 @@
-//! Which revisions are forgotten.
+//! The limit of the revision history.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use crate::{
     snapshot::{PodRef, RevisionRef},
 };
 
-/// The oldest of those that nobody uses, as many as are more than are kept. Upstream: `truncateHistory`.
+/// Returns the oldest unused revisions beyond `spec.revisionHistoryLimit`. Upstream: `truncateHistory`.
 ///
-/// In use are the revisions Pods come from and go to, what the status names, and every one that a Pod names.
+/// In use are the current and the update revision, the revisions that the status names, and every revision that a Pod names.
 pub fn forget(set: &StatefulSet, revisions: &Revisions, claimed: &[PodRef]) -> Vec<RevisionRef> {
     let Ok(limit) = usize::try_from(set.history) else { return Vec::new() };
     let mut live: BTreeSet<&str> = claimed.iter().map(|pod| pod.revision()).collect();

@@ -1,7 +1,7 @@
-//! Claims that exist already and do not give what their template requests.
+//! Existing claims that do not satisfy their template.
 //!
-//! Upstream uses such a claim and says nothing: the Pod waits for a volume, or runs on one that is too small. Here the claim is used
-//! as well, and users are told.
+//! Upstream uses such a claim without a report: the Pod waits for a volume, or runs on a volume that is too small. This
+//! controller uses the claim as well, but reports it.
 
 use common::intern::Text;
 
@@ -10,14 +10,14 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// The most differences that are listed, and the most that are reported of one set within an hour.
+/// The greatest number of differences that a plan lists, and that are reported for a set within an hour.
 pub const MAX_MISMATCHES: usize = 10;
 
 /// Compares the claims of the Pods in range with their templates.
 pub fn mismatches(snapshot: &Snapshot) -> Mismatches {
     let (set, mut found) = (&snapshot.set, Mismatches::default());
     for template in &set.claims {
-        // The claims of a template follow each other, and so each is looked at once.
+        // Claims are sorted by name, so the claims of a template are adjacent and each is compared once.
         let prefix = format!("{}-{}-", template.name, set.metadata.name);
         let of_template = snapshot.claims.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
         for (name, claim) in of_template {
@@ -48,7 +48,7 @@ fn add(mismatches: &mut Mismatches, template: &Text, claim: &str, shortfall: Str
     }
 }
 
-/// The differences that were not reported lately.
+/// Returns the differences that were not reported within the last hour, up to [`MAX_MISMATCHES`] reports an hour.
 pub fn to_report(mismatches: &Mismatches, snapshot: &Snapshot) -> Vec<Mismatch> {
     let reported = &snapshot.reported;
     let room = MAX_MISMATCHES.saturating_sub(reported.count_since(snapshot.now));

@@ -1,4 +1,4 @@
-//! Who a claim's owners are to be, so that the garbage collector deletes it with them.
+//! The owner references of claims, which make the garbage collector delete claims with their Pod or their set.
 //!
 //! Upstream: `pkg/controller/statefulset`, `isClaimOwnerUpToDate`, `updateClaimOwnerRefForSetAndPod`.
 
@@ -10,7 +10,7 @@ use common::{
 
 use crate::objects::{CLAIMS, Keep, Retention, STATEFUL_SETS, StatefulSet};
 
-/// A set and one of its Pods, as owners of a claim.
+/// The owner references that a set and one of its Pods can have in a claim.
 #[derive(Clone, Debug)]
 pub struct Owners {
     retention: Retention,
@@ -34,17 +34,17 @@ fn is_named(one: &OwnerRef, other: &OwnerRef) -> bool {
     one.api_version == other.api_version && one.kind == other.kind && one.name == other.name
 }
 
-/// What a claim needs.
+/// The result of a comparison of a claim's owner references with the retention policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether somebody else manages it, so that its owners are left alone.
+    /// Whether the claim has an unexpected owner. The retention policy is then ignored, and references of this set are removed.
     pub conflicting: bool,
-    /// The owners it is to have, if they are others than it has.
+    /// The new owner references; `None` if nothing is to be written.
     pub change: Option<Vec<OwnerRef>>,
 }
 
 impl Owners {
-    /// Of a Pod that is there.
+    /// Makes the references of a set and its Pod. `condemned` says that the Pod is out of range.
     pub fn new(set: &StatefulSet, pod: &str, uid: &Uid, condemned: bool) -> Self {
         let meta = &set.metadata;
         Self {
@@ -55,20 +55,20 @@ impl Owners {
         }
     }
 
-    /// Whether the set, and whether the Pod, is to own the claim.
+    /// Whether the set must own the claim, and whether the Pod must own it.
     fn wanted(&self) -> (bool, bool) {
         let goes_with_pod = self.retention.when_scaled == Keep::Delete && self.condemned;
         (self.retention.when_deleted == Keep::Delete && !goes_with_pod, goes_with_pod)
     }
 
-    /// What a claim with these owners needs.
+    /// Compares the owner references of a claim with the retention policy.
     pub fn judge(&self, owners: &[OwnerRef]) -> Verdict {
         let conflicting = self.is_conflicting(owners);
         let change = (!self.are_up_to_date(owners, conflicting)).then(|| self.changed(owners, conflicting));
         Verdict { conflicting, change: change.filter(|change| change != owners) }
     }
 
-    /// Whether an owner is there that nobody expects: an earlier one of the same name, or somebody else's controller.
+    /// Whether a claim has an unexpected owner: an earlier set or Pod of the same name, or another controller.
     fn is_conflicting(&self, owners: &[OwnerRef]) -> bool {
         self.retention != Retention::default()
             && owners.iter().any(|owner| {
@@ -84,7 +84,7 @@ impl Owners {
 
     fn are_up_to_date(&self, owners: &[OwnerRef], conflicting: bool) -> bool {
         for expected in [&self.set, &self.pod] {
-            // Left by an earlier one: the garbage collector has not come yet.
+            // An earlier object of the same name is an owner, and the garbage collector has not processed the claim yet.
             if owners.iter().find(|owner| is_named(owner, expected)).is_some_and(|owner| owner.uid != expected.uid) {
                 return true;
             }
@@ -113,7 +113,9 @@ impl Owners {
     }
 }
 
-/// Whether a claim goes with an earlier Pod of that name, and is not to be used by the next: nothing if it stays anyway.
+/// Whether a claim is about to be deleted with an earlier Pod of this name, so that the next Pod must not use it.
+///
+/// Always false if `whenScaled` is `Retain`.
 pub fn is_stale(retention: Retention, owners: &[OwnerRef], pod: &str) -> bool {
     let earlier = |owner: &OwnerRef| {
         owner.api_version == CLAIMS.version && owner.kind == PODS.kind && owner.name == *pod && !owner.uid.is_empty()
@@ -157,8 +159,9 @@ mod tests {
         retentions.flat_map(|retention| [(retention, false), (retention, true)])
     }
 
+    /// STATEFULSET-43.
     #[test]
-    fn the_table_of_owners() {
+    fn the_retention_policy_determines_the_owners() {
         let wanted = |deleted, scaled, condemned| {
             owners(Retention { when_deleted: deleted, when_scaled: scaled }, condemned).wanted()
         };
@@ -173,8 +176,9 @@ mod tests {
         assert_eq!(wanted(Delete, Delete, true), (false, true));
     }
 
+    /// STATEFULSET-45.
     #[test]
-    fn a_change_is_the_last() {
+    fn a_change_needs_no_second_change() {
         let lists = [
             vec![],
             vec![set("SET")],
@@ -198,8 +202,9 @@ mod tests {
         }
     }
 
+    /// STATEFULSET-46.
     #[test]
-    fn owners_of_an_earlier_life_are_left_to_the_garbage_collector() {
+    fn references_to_earlier_objects_are_left_to_the_garbage_collector() {
         let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Delete };
         for list in [vec![set("OLD")], vec![pod("OLD")], vec![set("SET"), pod("OLD")]] {
             let verdict = owners(policy, false).judge(&list);
@@ -208,20 +213,21 @@ mod tests {
         assert_eq!(owners(RETAIN, false).judge(&[set("OLD")]), Verdict { conflicting: false, change: None });
     }
 
+    /// STATEFULSET-45.
     #[test]
-    fn a_claim_that_somebody_else_manages_is_given_up() {
+    fn a_claim_of_another_controller_loses_the_reference_to_the_set() {
         let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
         let verdict = owners(policy, false).judge(&[other(Some(true)), set("SET")]);
         assert_eq!(verdict, Verdict { conflicting: true, change: Some(vec![other(Some(true))]) });
         let verdict = owners(policy, false).judge(&[other(Some(true))]);
         assert_eq!(verdict, Verdict { conflicting: true, change: None });
-        // Whoever retains everything minds nobody.
+        // If all claims are retained, another controller is no conflict.
         let verdict = owners(RETAIN, false).judge(&[other(Some(true)), set("SET")]);
         assert_eq!(verdict, Verdict { conflicting: false, change: Some(vec![other(Some(true))]) });
     }
 
     #[test]
-    fn a_reference_that_is_no_controller_is_made_one() {
+    fn a_reference_without_controller_is_made_a_controller_reference() {
         let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
         let weak = OwnerRef { controller: None, ..set("SET") };
         assert_eq!(owners(policy, false).judge(&[weak]).change, Some(vec![set("SET")]));
@@ -231,12 +237,13 @@ mod tests {
     fn a_uid_under_another_name_is_not_written_twice() {
         let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
         let odd = OwnerRef { name: "other".into(), controller: None, ..set("SET") };
-        // Nothing would change for ever: nothing is written.
+        // The change would be empty and needed at every sync, so nothing is written.
         assert_eq!(owners(policy, false).judge(&[odd]).change, None);
     }
 
+    /// STATEFULSET-42.
     #[test]
-    fn a_claim_that_goes_with_an_earlier_pod_is_stale() {
+    fn a_claim_that_is_deleted_with_an_earlier_pod_is_stale() {
         let policy = Retention { when_deleted: Keep::Retain, when_scaled: Keep::Delete };
         assert!(is_stale(policy, &[pod("OLD")], "web-0"));
         assert!(!is_stale(policy, &[pod("OLD")], "web-1"));

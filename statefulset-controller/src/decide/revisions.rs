@@ -14,10 +14,10 @@ use crate::{
     snapshot::{RevisionRef, Snapshot},
 };
 
-/// How many bytes of a set's name are part of the names of its revisions.
+/// Length in bytes to which the name of a set is cut in the names of its revisions.
 const PREFIX: usize = 223;
 
-/// The revisions the set has, or has once they are adopted, oldest first.
+/// Returns the revisions that are kept or to be adopted, oldest first.
 pub fn sorted(snapshot: &Snapshot) -> Vec<RevisionRef> {
     let claims = &snapshot.revisions;
     let mut all: Vec<RevisionRef> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
@@ -25,26 +25,26 @@ pub fn sorted(snapshot: &Snapshot) -> Vec<RevisionRef> {
     all
 }
 
-/// The hash of a template after that many collisions.
+/// Returns the hash of a template after this number of collisions.
 pub fn hash(template: &PodTemplate, collisions: i32) -> String {
     controller_revision_hash(template.data().bytes(), Some(collisions))
 }
 
-/// The name of a revision with that hash.
+/// Returns the name of the revision with this hash.
 pub fn name(set: &StatefulSet, hash: &str) -> String {
     let name: &str = &set.metadata.name;
-    // Names are ASCII. A name that is not, which no server stores, gives an empty prefix if the cut falls inside a character.
+    // Servers store only ASCII names. For any other name, the prefix is empty if the cut is not at a character boundary.
     format!("{}-{hash}", name.get(..name.len().min(PREFIX)).unwrap_or_default())
 }
 
-/// Decides which revisions are current and update, and whether one is written. Upstream: `getStatefulSetRevisions`.
+/// Chooses the current and the update revision, and decides whether a revision is written. Upstream: `getStatefulSetRevisions`.
 ///
 /// Revisions are equal if they hold the same bytes. The newest revision also equals the template if they differ only by defaults
-/// that a server has learnt to write, or to leave out, since it was stored: that must not restart Pods
+/// that servers began to write, or ceased to write, after the revision was stored. Such a difference must not restart Pods
 /// (kubernetes/kubernetes#134773).
 ///
-/// For a set that is being deleted nothing is written: the garbage collector may have taken the owner references of its revisions
-/// away already, so that a revision that is not found here need not be missing.
+/// For a terminating set nothing is written. The garbage collector may already have removed the owner references of its
+/// revisions, so a revision that is not found here may still exist.
 pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
     let (set, template) = (&snapshot.set, &snapshot.template);
     let number = revision::next_revision(stored.iter().map(|r| &***r));
@@ -79,10 +79,10 @@ pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
     Revisions { current: current.unwrap_or_else(|| update.clone()), stored, step, update, collisions }
 }
 
-/// The same revisions after the update revision was stored under that name.
+/// Returns the revisions after the update revision was stored as `name`.
 ///
-/// The current revision is the update revision if it was not stored before, and stays what it is otherwise. Their names do not tell:
-/// after a collision the current revision has the very name that the update revision was to have.
+/// The current revision stays the same if it was stored before; otherwise it is the update revision. The names do not show this:
+/// after a collision, the current revision has the very name that was planned for the update revision.
 pub fn created(revisions: &Revisions, template: &Arc<PodTemplate>, name: &str, collisions: i32) -> Revisions {
     let update = Revision::of_template(template, name);
     let current = match revisions.current.source {

@@ -1,4 +1,4 @@
-//! Rolling updates: Pods of another revision are deleted, so that they are created anew from the update revision.
+//! Rolling updates: outdated Pods are deleted, and the next sync creates them from the update revision.
 
 use common::{intstr::Round, io::Pace};
 
@@ -9,14 +9,14 @@ use crate::{
     snapshot::PodRef,
 };
 
-/// How many Pods may be unavailable during a rolling update: at least one. A percentage is rounded down.
+/// Returns how many Pods may be unavailable during a rolling update: at least one. A percentage is rounded down.
 pub fn max_unavailable(set: &StatefulSet) -> i32 {
     let Update::Rolling(Some(rolling)) = &set.update else { return 1 };
     let limit = rolling.max_unavailable.as_ref().and_then(|limit| limit.resolve(set.replicas, Round::Down).ok());
     limit.unwrap_or(1).max(1)
 }
 
-/// Deletes Pods of another revision by descending ordinal, and none below the partition.
+/// Deletes outdated Pods by descending ordinal, and none below the partition.
 ///
 /// Upstream: `updateStatefulSetAfterInvariantEstablished`.
 pub fn update(situation: &Situation<'_>, plan: &mut Reconcile) {
@@ -37,7 +37,7 @@ pub fn update(situation: &Situation<'_>, plan: &mut Reconcile) {
     }
 }
 
-/// The highest outdated Pod, unless a Pod above it is unavailable.
+/// Returns the outdated Pod with the highest ordinal, unless a Pod above it is unavailable.
 fn highest(situation: &Situation<'_>, plan: &mut Reconcile) -> Option<PodRef> {
     for (ordinal, pod) in situation.descending(situation.lowest_updated()) {
         match pod {
@@ -53,11 +53,11 @@ fn highest(situation: &Situation<'_>, plan: &mut Reconcile) -> Option<PodRef> {
     None
 }
 
-/// The outdated Pods that may be deleted without exceeding the limit, by descending ordinal.
+/// Returns the outdated Pods that may be deleted within the limit, by descending ordinal.
 ///
-/// A ready Pod is deleted only while fewer Pods than the limit are unavailable, as upstream does. Outdated Pods that are not
-/// ready serve nobody, so they do not hold up their own replacement (kubernetes/kubernetes#137409): one of them is deleted while
-/// fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit has left.
+/// As upstream, a ready Pod is deleted only while fewer Pods than the limit are unavailable. Outdated Pods that are not ready
+/// serve no requests, so they do not hold up their own replacement (kubernetes/kubernetes#137409): such a Pod is deleted while
+/// fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit leaves.
 fn within_limit(situation: &Situation<'_>, plan: &mut Reconcile) -> Vec<PodRef> {
     let limit = i64::from(max_unavailable(situation.set()));
     let is_broken = |pod: &&PodRef| situation.is_outdated(pod) && !pod.is_ready();
@@ -66,7 +66,7 @@ fn within_limit(situation: &Situation<'_>, plan: &mut Reconcile) -> Vec<PodRef> 
     let broken = situation.present().filter(is_broken).count() as i64;
     let now = i32::try_from(unavailable).unwrap_or(i32::MAX);
     plan.unavailable = Some(Unavailable { limit: max_unavailable(situation.set()), now: Some(now) });
-    // Neither can be exceeded by the deletions chosen below.
+    // The remaining numbers of deletions: of ready Pods, and of all Pods.
     let mut for_ready = limit - unavailable;
     let mut for_all = limit - (unavailable - broken);
     let lowest = situation.lowest_updated();
@@ -84,7 +84,7 @@ fn within_limit(situation: &Situation<'_>, plan: &mut Reconcile) -> Vec<PodRef> 
     }
     if waiting > 0 {
         plan.waiting
-            .push(|| format!("{waiting} Pods of another revision wait: {now} of at most {limit} are unavailable"));
+            .push(|| format!("{waiting} outdated Pods wait: {now} Pods are unavailable, and the limit is {limit}"));
     }
     victims
 }

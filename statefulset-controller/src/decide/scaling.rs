@@ -1,4 +1,4 @@
-//! Creating the Pods in range and deleting those out of range.
+//! Creation of the Pods in range, and deletion of the Pods out of range.
 
 use std::{
     collections::BTreeSet,
@@ -18,20 +18,21 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// The most claims that one sync creates for a Pod, and the most whose owner references it writes. Requests for the claims of a Pod
-/// are sent one after the other, and other sets wait for the worker meanwhile.
+/// The greatest number of claims that one sync creates for a Pod, and whose owner references it writes.
+///
+/// The requests for the claims of a Pod are sent one after the other, and occupy a worker that other sets wait for.
 pub const MAX_CLAIM_WRITES: usize = 100;
-/// The largest batch of Pods. Upstream: `MaxBatchSize`.
+/// The largest batch of Pods with `Parallel`. Upstream: `MaxBatchSize`.
 const MAX_BATCH_SIZE: usize = 500;
 
-/// Whether the sync continues after a Pod, where Pods wait for each other.
+/// With `OrderedReady`: whether the sync continues after a Pod.
 type Flow = ControlFlow<()>;
 
 fn pace(set: &StatefulSet) -> Pace {
     if set.is_monotonic() { Pace::InOrder } else { Pace::SlowStart(MAX_BATCH_SIZE) }
 }
 
-/// Adds a phase; the result says whether the next phase follows in the same sync.
+/// Adds a phase, and returns whether the next phase follows in the same sync.
 fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> Flow {
     if !work.is_empty() {
         plan.phases.push(Phase { pace: pace(set), work });
@@ -39,9 +40,9 @@ fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> 
     if set.is_monotonic() { flow } else { Continue(()) }
 }
 
-/// Gives Pods the label of their name if they lack it, before anything else: the watch does not show what happens to such Pods.
+/// Adds the label of the Pod's name to Pods that lack it, before any other work: the watch does not show changes of such Pods.
 ///
-/// Upstream gives a Pod the label once it is ready and its turn has come: `processReplica`, `updateIdentity`.
+/// Upstream adds the label once the Pod is ready and its turn has come: `processReplica`, `updateIdentity`.
 pub fn label(situation: &Situation<'_>, plan: &mut Reconcile) {
     let mut work = Vec::new();
     for pod in situation.snapshot.pods.keep.iter().filter(|pod| pod.is_unlabelled()) {
@@ -62,12 +63,12 @@ pub fn label(situation: &Situation<'_>, plan: &mut Reconcile) {
 
 /// Creates a Pod for every ordinal in range, and repairs the Pods that exist, by ascending ordinal.
 ///
-/// Where Pods wait for each other, the first unavailable one ends the sync. Upstream: `processReplica`.
+/// With `OrderedReady`, the first unavailable Pod ends the sync. Upstream: `processReplica`.
 pub fn wanted(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     let set = situation.set();
     let (mut work, mut flow) = (Vec::new(), Continue(()));
     for pod in &situation.shadowed {
-        plan.waiting.push(|| format!("Pod {} is left alone: another Pod has its ordinal", pod.meta().name));
+        plan.waiting.push(|| format!("Pod {} is ignored: another Pod has its ordinal", pod.meta().name));
     }
     for slot in &situation.wanted {
         flow = match &slot.pod {
@@ -88,7 +89,8 @@ fn missing(situation: &Situation<'_>, ordinal: i32, plan: &mut Reconcile, work: 
     let (snapshot, set) = (situation.snapshot, situation.set());
     let pod = || set.pod_name(ordinal);
     if let Some(claim) = situation::stale_claim(snapshot, ordinal) {
-        plan.waiting.push(|| format!("Pod {} is not created: claim {claim} is deleted with the Pod before it", pod()));
+        plan.waiting
+            .push(|| format!("Pod {} is not created: claim {claim} of the previous Pod is still to be deleted", pod()));
         plan.claims_to_await.push(claim);
         return Break(());
     }
@@ -112,7 +114,8 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     let name = &pod.meta().name;
     if pod.phase.is_terminal() {
         if pod.meta().is_deleting() {
-            plan.waiting.push(|| format!("Pod {name} has finished and is terminating: it is replaced after that"));
+            plan.waiting
+                .push(|| format!("Pod {name} has finished and is terminating: it is replaced after its deletion"));
         } else {
             work.push(Work::Delete { pod: pod.clone(), why: Why::Finished });
         }
@@ -121,7 +124,7 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     let pending = pod.phase == PodPhase::Pending;
     let wrong = is_wrong(set, slot.ordinal, pod);
     if pending {
-        // Missing claims keep a Pod pending. Where Pods wait for each other, everything else it lacks waits until it is ready.
+        // Missing claims keep a Pod pending. With `OrderedReady`, all other repairs wait until the Pod is ready.
         let claims = needed(situation.snapshot, slot.ordinal);
         plan.claims_to_await.extend(claims.terminating.iter().cloned());
         let wrong = wrong.clone().filter(|_| !set.is_monotonic());
@@ -131,7 +134,8 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
         && let Some(problem) = blocking(situation, pod)
     {
         if !pending {
-            // A Pod may never become ready, and its claims must be deleted with the set all the same.
+            // The owner references do not wait for readiness: a Pod may never become ready, and its claims must be deleted with
+            // the set.
             repair(situation, pod, slot.ordinal, Claims::default(), None, Occasion::Wanted, (plan, work));
         }
         plan.waiting.push(|| format!("Pod {name} {problem}: the Pods after it and updates wait for it (OrderedReady)"));
@@ -149,7 +153,7 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     Continue(())
 }
 
-/// Why a Pod blocks the others, if it does.
+/// Returns the reason why a Pod blocks the others, if it does.
 fn blocking(situation: &Situation<'_>, pod: &PodRef) -> Option<&'static str> {
     if pod.meta().is_deleting() {
         Some("is terminating")
@@ -162,11 +166,11 @@ fn blocking(situation: &Situation<'_>, pod: &PodRef) -> Option<&'static str> {
     }
 }
 
-/// Whether a blocking Pod is replaced by one of the update revision: it is outdated, and was never ready.
+/// Whether a blocking Pod is deleted because it is outdated and was never ready (tune `replace-stuck-pods`).
 ///
-/// A Pod that was ready may become ready again, and deleting it could cost a quorum; so could deleting it while a Pod above it is
-/// still being replaced. Both are left to people. Only where the operator asks for it: upstream has users delete such Pods, which
-/// its documentation calls a forced rollback.
+/// A Pod that was ready may become ready again, and its deletion could cost a quorum. The deletion could also cost a quorum while
+/// a Pod with a higher ordinal is still being replaced. Both cases are left to users. Upstream leaves every such deletion to
+/// users; its documentation calls this a forced rollback.
 fn is_stuck(situation: &Situation<'_>, slot: &Slot, pod: &PodRef) -> bool {
     let gave_up = |pod: &PodRef| situation.is_outdated(pod) && pod.was_never_ready();
     situation.snapshot.limits.replaces_stuck_pods
@@ -178,7 +182,7 @@ fn is_stuck(situation: &Situation<'_>, slot: &Slot, pod: &PodRef) -> bool {
             .all(|(_, above)| above.is_some_and(|above| !situation.is_unavailable(above) || gave_up(above)))
 }
 
-/// The claims of an ordinal that its Pod cannot use yet.
+/// Returns the claims of an ordinal that its Pod cannot use yet.
 fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
     let set = &snapshot.set;
     let mut claims = Claims::default();
@@ -194,9 +198,9 @@ fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
     claims
 }
 
-/// What a Pod of that ordinal lacks, if it lacks anything. Upstream: `identityMatches`, `storageMatches`.
+/// Returns the errors in the Pod of an ordinal, if there are any. Upstream: `identityMatches`, `storageMatches`.
 ///
-/// A Pod without the label of its name gets it with its adoption or by [`label`].
+/// A missing label with the Pod's name is no such error: it is added with the adoption or by [`label`].
 fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     let name = has_leading_zero(&pod.meta().name);
     let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);
@@ -205,7 +209,7 @@ fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     (name || labels || !volumes.is_empty()).then_some(Wrong { name, labels, volumes })
 }
 
-/// What the claims of an ordinal that exist need for these owners.
+/// Returns the changes that the owner references of an ordinal's existing claims need.
 pub fn ownership(snapshot: &Snapshot, ordinal: i32, owners: &Owners) -> Ownership {
     let (set, mut ownership) = (&snapshot.set, Ownership::default());
     for template in &set.claims {
@@ -220,7 +224,7 @@ pub fn ownership(snapshot: &Snapshot, ordinal: i32, owners: &Owners) -> Ownershi
     ownership
 }
 
-/// Adds the repair of a Pod, if it needs one.
+/// Adds a [`Repair`] to the work if the Pod or its claims need one.
 fn repair(
     situation: &Situation<'_>,
     pod: &PodRef,
@@ -238,8 +242,8 @@ fn repair(
         owners.truncate(MAX_CLAIM_WRITES);
         plan.deferred += 1;
     }
-    // Upstream reports a conflict whenever it goes through the owner references of the claims: at each sync of a pending Pod, and
-    // otherwise when they change.
+    // Upstream reports a conflict each time it processes the owner references of the claims: at each sync of a pending Pod, and
+    // otherwise only when they change.
     if owners.is_empty() && occasion != Occasion::Pending {
         conflicting.clear();
     }
@@ -250,7 +254,7 @@ fn repair(
 
 /// Deletes the Pods out of range by descending ordinal, after the owner references of their claims are written.
 ///
-/// Where Pods wait for each other, one Pod is deleted at a time, and only an available one or the one that blocks all others.
+/// With `OrderedReady`, one Pod is deleted at a time: an available Pod, or the Pod that blocks all others.
 /// Upstream: `processCondemned`.
 pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     let set = situation.set();
@@ -271,9 +275,11 @@ pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
         if pod.meta().is_deleting() {
             plan.waiting.push(|| format!("Pod {name} is terminating"));
         } else if set.is_monotonic() && blocking(situation, pod).is_some() && !is_first(pod) {
-            plan.waiting.push(|| format!("Pod {name} is not deleted: it and a Pod before it are unavailable"));
+            plan.waiting
+                .push(|| format!("Pod {name} is not deleted: it and a Pod with a lower ordinal are unavailable"));
         } else if unprepared.contains(ordinal) {
-            plan.waiting.push(|| format!("Pod {name} is not deleted: more of its claims get their owners first"));
+            plan.waiting
+                .push(|| format!("Pod {name} is not deleted: not all of its claims have their owner references yet"));
         } else {
             work.push(Work::Delete { pod: pod.clone(), why: Why::Condemned });
         }

@@ -1,4 +1,4 @@
-//! The Pods of a set by ordinal, as far as one sync can act on them.
+//! The Pods of a set by ordinal, limited to the ordinals that one sync handles.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,46 +9,46 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// The most Pods that one sync creates where Pods do not wait for each other. The next sync creates the following ones.
+/// The greatest number of Pods that one sync creates with `Parallel`. The next sync creates the following Pods.
 pub const MAX_CREATES_PER_SYNC: usize = 1000;
-/// The most claims that one sync looks up for Pods that it creates. At least one Pod is created, however many claims it has.
+/// The greatest number of claims that one sync looks up for new Pods. At least one Pod is created, regardless of its claims.
 pub const MAX_CLAIMS_PER_SYNC: usize = 5000;
 
-/// An ordinal in range, and its Pod if there is one.
+/// An ordinal in range, with its Pod if the Pod exists.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// The ordinal.
+    /// An ordinal of the set's range.
     pub ordinal: i32,
-    /// The Pod.
+    /// The Pod of the ordinal; `None` if it does not exist.
     pub pod: Option<PodRef>,
 }
 
-/// What is decided on.
+/// The Pods of a snapshot by ordinal, and the revisions.
 #[derive(Clone, Debug)]
 pub struct Situation<'a> {
-    /// What the sync sees.
+    /// The snapshot of the sync.
     pub snapshot: &'a Snapshot,
     /// The current and the update revision.
     pub revisions: &'a Revisions,
-    /// All Pods of the set.
+    /// All Pods of the set, adopted Pods included.
     pub claimed: &'a [PodRef],
     /// The ordinals in range that have a Pod or are among [`missing_ordinals`], ascending.
     pub wanted: Vec<Slot>,
-    /// How many ordinals in range have no Pod and are left to later syncs.
+    /// Number of ordinals in range that have no Pod and are left to later syncs.
     pub deferred: i64,
-    /// How many ordinals in range have no Pod.
+    /// Number of ordinals in range that have no Pod.
     pub missing: i64,
-    /// Pods out of range, by descending ordinal. Pods without an ordinal are left alone.
+    /// Pods out of range, by descending ordinal. Pods without an ordinal are ignored.
     pub condemned: Vec<(i32, PodRef)>,
-    /// Pods in range whose ordinal another Pod has: `web-01` beside `web-1`. They are left alone.
+    /// Pods in range whose ordinal another Pod has, such as `web-01` beside `web-1`. They are ignored.
     pub shadowed: Vec<PodRef>,
 }
 
-/// The ordinals in range without a Pod that one sync looks at, ascending.
+/// Returns the ordinals in range without a Pod that one sync handles, ascending.
 ///
-/// Where Pods wait for each other that is the first one. Otherwise it is as many as one sync creates, and among them all those
-/// for which `waits` says that their Pod cannot be created yet because of a claim: there are at most as many of these as there
-/// are claims. The work depends on the Pods and claims that exist and on the two limits, and never on the size of the range.
+/// With `OrderedReady` this is the first missing ordinal. With `Parallel` these are the ordinals that one sync creates, and the
+/// ordinals before the last of them that wait for a claim according to `waits`; at most as many ordinals wait as there are
+/// claims. The work depends on the existing Pods, the existing claims and the two limits, never on the size of the range.
 pub fn missing_ordinals(
     set: &StatefulSet,
     has_pod: impl Fn(i32) -> bool,
@@ -70,7 +70,7 @@ pub fn missing_ordinals(
 }
 
 impl<'a> Situation<'a> {
-    /// Sorts the Pods by ordinal.
+    /// Divides the Pods into wanted, condemned and shadowed Pods, and sorts them by ordinal.
     pub fn new(snapshot: &'a Snapshot, claimed: &'a [PodRef], revisions: &'a Revisions) -> Self {
         let set = &*snapshot.set;
         let mut present: BTreeMap<i32, &PodRef> = BTreeMap::new();
@@ -78,7 +78,7 @@ impl<'a> Situation<'a> {
         for pod in claimed {
             let Some(ordinal) = pod.ordinal() else { continue };
             if set.wants(ordinal) {
-                // Upstream keeps whichever of them its cache lists last.
+                // Upstream keeps the Pod that its cache lists last.
                 let rank = |pod: &PodRef| (has_leading_zero(&pod.meta().name), Arc::clone(&pod.meta().name));
                 let other = present.get(&ordinal).copied();
                 if other.is_none_or(|other| rank(pod) < rank(other)) {
@@ -105,25 +105,25 @@ impl<'a> Situation<'a> {
         Self { snapshot, revisions, claimed, wanted, deferred, missing, condemned, shadowed }
     }
 
-    /// The set.
+    /// Shorthand for `snapshot.set`.
     pub fn set(&self) -> &'a StatefulSet {
         &self.snapshot.set
     }
 
-    /// The Pods in range, by ascending ordinal.
+    /// Returns the Pods in range, by ascending ordinal.
     pub fn present(&self) -> impl DoubleEndedIterator<Item = &PodRef> {
         self.wanted.iter().filter_map(|slot| slot.pod.as_ref())
     }
 
-    /// The Pod of an ordinal in range.
+    /// Returns the Pod of an ordinal in range, if the Pod exists.
     fn pod(&self, ordinal: i32) -> Option<&PodRef> {
         let at = self.wanted.binary_search_by_key(&ordinal, |slot| slot.ordinal).ok()?;
         self.wanted.get(at)?.pod.as_ref()
     }
 
-    /// The ordinals in range from the highest down to `lowest`, with their Pods.
+    /// Returns the ordinals in range from the highest down to `lowest`, with their Pods.
     ///
-    /// A caller stops at the first one without a Pod, so that its work depends on the number of Pods.
+    /// A caller must stop at the first ordinal without a Pod, so that its work depends on the number of Pods.
     pub fn descending(&self, lowest: i64) -> impl Iterator<Item = (i32, Option<&PodRef>)> {
         let range = self.set().ordinals();
         let lowest = i64::from(*range.start()).max(lowest);
@@ -131,7 +131,7 @@ impl<'a> Situation<'a> {
         ordinals.map(|ordinal| (ordinal, self.pod(ordinal)))
     }
 
-    /// The lowest ordinal that a rolling update may replace.
+    /// Returns the lowest ordinal that a rolling update may replace: the start of the range plus the partition.
     pub fn lowest_updated(&self) -> i64 {
         let set = self.set();
         i64::from(set.start) + i64::from(set.partition())
@@ -142,17 +142,17 @@ impl<'a> Situation<'a> {
         pod.is_unavailable(self.set().min_ready_seconds, self.snapshot.now)
     }
 
-    /// Whether a Pod blocks the Pods after it where Pods wait for each other: it is not available, or not running and ready.
+    /// Whether a Pod blocks the Pods after it with `OrderedReady`: it is unavailable, or not running and ready.
     ///
-    /// The phase counts beside the condition, because a kubelet that has lost its node can leave a Failed Pod with a Ready
-    /// condition that is still true.
+    /// The condition `Ready` alone is not enough: a failed Pod whose node was lost can keep a `Ready` condition that is still
+    /// true.
     pub fn is_blocking(&self, pod: &PodRef) -> bool {
         self.is_unavailable(pod) || !pod.is_running_and_ready()
     }
 
-    /// The Pod out of range that blocks the others: the one with the lowest ordinal, if no ordinal in range blocks them.
+    /// Returns the Pod out of range that blocks the others: the lowest blocking ordinal, if no ordinal in range blocks.
     pub fn first_unavailable_condemned(&self) -> Option<&PodRef> {
-        // The first missing ordinal of the range is among those looked at.
+        // If an ordinal of the range is missing, `wanted` contains the first missing ordinal.
         let blocks = |slot: &Slot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
         if self.wanted.iter().any(blocks) {
             return None;
@@ -160,7 +160,7 @@ impl<'a> Situation<'a> {
         self.condemned.iter().rfind(|(_, pod)| self.is_blocking(pod)).map(|(_, pod)| pod)
     }
 
-    /// The revision that a Pod of that ordinal is made from. Upstream: `newVersionedStatefulSetPod`.
+    /// Returns the revision from which the Pod of an ordinal is created. Upstream: `newVersionedStatefulSetPod`.
     pub fn revision_for(&self, ordinal: i32) -> RevisionRole {
         let set = self.set();
         let below = |count: i32| i64::from(ordinal) < i64::from(set.start) + i64::from(count);
@@ -172,24 +172,24 @@ impl<'a> Situation<'a> {
         if stays { RevisionRole::Current } else { RevisionRole::Update }
     }
 
-    /// Whether a Pod has the update revision.
+    /// Whether the label of a Pod names the update revision.
     pub fn is_updated(&self, pod: &PodRef) -> bool {
         pod.revision() == self.revisions.update.name.as_str()
     }
 
-    /// Whether a Pod has the current revision.
+    /// Whether the label of a Pod names the current revision.
     pub fn is_current(&self, pod: &PodRef) -> bool {
         pod.revision() == self.revisions.current.name.as_str()
     }
 
-    /// Whether a rolling update has yet to delete a Pod: it has another revision and neither terminates nor has finished. A
-    /// finished Pod is deleted whatever its revision.
+    /// Whether a rolling update must delete a Pod: the revision is outdated, and the Pod is neither terminating nor finished. A
+    /// finished Pod is deleted regardless of its revision.
     pub fn is_outdated(&self, pod: &PodRef) -> bool {
         !self.is_updated(pod) && !pod.meta().is_deleting() && !pod.phase.is_terminal()
     }
 }
 
-/// The claim of that ordinal that is about to be garbage collected with an earlier Pod, if there is one.
+/// Returns a claim of the ordinal that is about to be deleted with an earlier Pod, if there is one.
 pub fn stale_claim(snapshot: &Snapshot, ordinal: i32) -> Option<String> {
     let set = &snapshot.set;
     let pod = set.pod_name(ordinal);

@@ -1,4 +1,4 @@
-//! What the status tells.
+//! The status of a set, and the time of the next availability check.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     snapshot::PodRef,
 };
 
-/// Counts the Pods as they are now: those that are wanted and those that are condemned; of a set that is being deleted, all.
+/// Counts the Pods in range and out of range. For a terminating set, counts all Pods.
 pub fn count(situation: &Situation<'_>) -> Status {
     let set = situation.set();
     let revisions = situation.revisions;
@@ -38,14 +38,14 @@ pub fn count(situation: &Situation<'_>) -> Status {
     status
 }
 
-/// The same after so many Pods of the current revision were deleted to be replaced.
+/// Lowers `currentReplicas` by the number of Pods of the current revision that were deleted for an update.
 ///
-/// Upstream subtracts every deletion, whatever the revision, and may get below zero, which the server refuses.
+/// Upstream subtracts every deletion, regardless of the revision, and may get below zero, which the server refuses.
 pub fn lowered(counted: &Status, deletions: i32) -> Status {
     Status { current_replicas: counted.current_replicas.saturating_sub(deletions).max(0), ..counted.clone() }
 }
 
-/// The same, with the rollout completed if it is. Upstream: `completeRollingUpdate`.
+/// Makes the update revision the current revision if the rollout is complete. Upstream: `completeRollingUpdate`.
 pub fn complete(set: &StatefulSet, status: &Status) -> Status {
     let done = matches!(set.update, Update::Rolling(_))
         && status.updated_replicas == status.replicas
@@ -59,10 +59,10 @@ pub fn complete(set: &StatefulSet, status: &Status) -> Status {
     status
 }
 
-/// How long after `now` the next Pod becomes available by the passing of time.
+/// Returns the time from `now` until the next ready Pod becomes available; `None` if no ready Pod is unavailable.
 ///
-/// `at` is the time at which the status counted the available Pods: with another one, a Pod that became available in between would
-/// be neither counted nor waited for.
+/// `at` is the time at which the status counted the available Pods. With a later time, a Pod that became available in between
+/// would neither be counted nor be checked again.
 pub fn next_check(
     set: &StatefulSet,
     claimed: &[PodRef],

@@ -14,6 +14,7 @@ fn waiting(world: &World) -> String {
     world.plan().reconcile.waiting.into_vec().join("; ")
 }
 
+/// STATEFULSET-60.
 #[test]
 fn a_set_at_rest_does_nothing() {
     for world in [world(3), world(3).burst(), world(0), world(2).with_claims("Retain", "Retain")] {
@@ -22,8 +23,9 @@ fn a_set_at_rest_does_nothing() {
     }
 }
 
+/// STATEFULSET-20.
 #[test]
-fn pods_come_one_after_the_other() {
+fn pods_are_created_one_after_the_other() {
     assert_eq!(empty(3).revision("a", 1).work(), ["+0"]);
     let two = |pod: PodBuilder| world(3).without_pod(2).pod(pod);
     assert_eq!(two(pod(1)).work(), ["+2"]);
@@ -41,16 +43,18 @@ fn pods_come_one_after_the_other() {
     assert_eq!(early.plan().available_in, Some(std::time::Duration::from_secs(5)));
 }
 
+/// STATEFULSET-21.
 #[test]
-fn pods_come_all_at_once_if_they_may() {
+fn parallel_pods_are_created_at_the_same_time() {
     assert_eq!(empty(3).burst().revision("a", 1).work(), ["+0", "+1", "+2"]);
     assert_eq!(world(3).burst().without_pod(1).pod(pod(0).unready()).work(), ["+1"]);
 }
 
+/// STATEFULSET-24.
 #[test]
-fn numbers_begin_where_the_set_says() {
+fn ordinals_begin_at_the_start_of_the_range() {
     assert_eq!(empty(2).burst().revision("a", 1).spec("ordinals", json!({"start": 5})).work(), ["+5", "+6"]);
-    // 0, 1, 2 become 2, 3, 4: the missing first, each after the one before, then the highest of the others.
+    // The range 0, 1, 2 becomes 2, 3, 4: missing Pods are created first, in order; then the highest of the others is deleted.
     let moved = world(3).spec("ordinals", json!({"start": 2}));
     assert_eq!(moved.work(), ["+3"]);
     assert_eq!(moved.clone().pod(pod(3)).work(), ["+4"]);
@@ -58,49 +62,53 @@ fn numbers_begin_where_the_set_says() {
     assert_eq!(moved.pod(pod(3)).pod(pod(4)).without_pod(1).work(), ["-0"]);
 }
 
+/// STATEFULSET-17, STATEFULSET-26.
 #[test]
-fn a_pod_that_is_over_makes_place() {
+fn a_finished_pod_is_deleted() {
     for phase in ["Failed", "Succeeded"] {
         assert_eq!(world(3).pod(pod(1).phase(phase)).work(), ["-1"]);
         assert_eq!(world(3).pod(pod(1).phase(phase).going()).work(), none());
     }
-    // Never deleted twice in one sync, though it is outdated as well.
+    // The Pod is deleted only once in a sync, although it is also outdated.
     assert_eq!(world(3).burst().rollout_to("b").pod(pod(2).phase("Failed")).work(), ["-2"]);
 }
 
+/// STATEFULSET-22, STATEFULSET-23, STATEFULSET-87.
 #[test]
-fn surplus_pods_go_from_the_highest() {
+fn surplus_pods_are_deleted_from_the_highest_ordinal() {
     let set = |pods: Vec<PodBuilder>| pods.into_iter().fold(world(6).spec("replicas", json!(3)), World::pod);
     assert_eq!(set(vec![]).work(), ["-5"]);
-    assert_eq!(set(vec![pod(5).unready()]).work(), ["-5"], "it is the one that all wait for");
+    assert_eq!(set(vec![pod(5).unready()]).work(), ["-5"], "it blocks all others");
     assert_eq!(set(vec![pod(3).unready()]).work(), ["-5"]);
-    assert_eq!(set(vec![pod(5).unready(), pod(3).unready()]).work(), none(), "3 is waited for");
+    assert_eq!(set(vec![pod(5).unready(), pod(3).unready()]).work(), none(), "web-3 blocks web-5");
     assert_eq!(set(vec![pod(5).phase("Failed").ready(60)]).work(), ["-5"], "its Ready condition is still true");
     assert_eq!(
         set(vec![pod(5).phase("Failed").ready(60), pod(3).phase("Failed").ready(60)]).work(),
         none(),
-        "3 is waited for"
+        "web-3 blocks web-5"
     );
     assert_eq!(set(vec![pod(5).going()]).work(), none());
-    assert_eq!(set(vec![pod(0).unready()]).work(), none(), "those that are wanted come first");
+    assert_eq!(set(vec![pod(0).unready()]).work(), none(), "Pods in range come first");
     assert_eq!(set(vec![pod(5).unready(), pod(4).going()]).burst().work(), ["-5", "-3"]);
 }
 
+/// STATEFULSET-27, STATEFULSET-28.
 #[test]
-fn an_update_goes_from_the_highest_one_at_a_time() {
+fn a_rolling_update_replaces_one_pod_at_a_time_from_the_highest_ordinal() {
     let rollout = || world(3).rollout_to("b");
     assert_eq!(rollout().work(), ["-2"]);
     assert_eq!(rollout().pod(pod(2).going()).work(), none());
     assert_eq!(rollout().without_pod(2).work(), ["+2"]);
     assert_eq!(rollout().pod(pod(2).of("b").unready()).work(), none());
     assert_eq!(rollout().pod(pod(2).of("b")).work(), ["-1"]);
-    assert_eq!(rollout().burst().pod(pod(2).of("b").unready()).work(), none(), "also where Pods do not wait otherwise");
-    assert_eq!(rollout().burst().pod(pod(2).unready()).work(), ["-2"], "a broken outdated one is replaced");
-    assert_eq!(rollout().pod(pod(2).unready()).work(), none(), "but not where all wait for it");
+    assert_eq!(rollout().burst().pod(pod(2).of("b").unready()).work(), none(), "also with Parallel");
+    assert_eq!(rollout().burst().pod(pod(2).unready()).work(), ["-2"], "a broken outdated Pod is replaced");
+    assert_eq!(rollout().pod(pod(2).unready()).work(), none(), "but not with OrderedReady, where it blocks the others");
 }
 
+/// STATEFULSET-29.
 #[test]
-fn an_update_stays_above_the_partition_and_away_from_those_that_users_delete() {
+fn a_rolling_update_respects_the_partition_and_on_delete() {
     let rollout = |partition| world(3).rollout_to("b").partition(partition);
     assert_eq!(rollout(2).work(), ["-2"]);
     assert_eq!(rollout(2).pod(pod(2).of("b")).work(), none());
@@ -110,8 +118,9 @@ fn an_update_stays_above_the_partition_and_away_from_those_that_users_delete() {
     assert_eq!(on_delete.work(), none());
 }
 
+/// STATEFULSET-16.
 #[test]
-fn new_pods_are_of_the_revision_their_number_asks_for() {
+fn new_pods_have_the_revision_of_their_ordinal() {
     let from = |strategy: Value, start: i32, current: i32| -> Vec<String> {
         let world = empty(4).burst().revision("a", 1).rollout_to("b").spec("ordinals", json!({ "start": start }));
         let world = world
@@ -133,8 +142,9 @@ fn new_pods_are_of_the_revision_their_number_asks_for() {
     assert_eq!(from(json!({"type": "OnDelete"}), 0, 3), ["Update"; 4]);
 }
 
+/// STATEFULSET-30, STATEFULSET-85.
 #[test]
-fn several_pods_may_be_unavailable_where_the_gate_says_so() {
+fn several_pods_may_be_unavailable_with_the_gate() {
     let deletions = |most: Value, replicas: i32, unavailable: i32| {
         let broken = (0..unavailable).map(|n| pod(n).of("b").unready());
         let world = broken.fold(world(replicas).burst().rollout_to("b"), World::pod).max_unavailable(most);
@@ -156,19 +166,24 @@ fn several_pods_may_be_unavailable_where_the_gate_says_so() {
         );
     }
     let broken = world(4).burst().rollout_to("b").max_unavailable(json!(1)).pod(pod(3).unready()).pod(pod(1).unready());
-    assert_eq!(broken.work(), ["-3"], "broken outdated Pods do not hold it up, and the limit holds for their deletion");
-    assert_eq!(broken.clone().pod(pod(3).going()).work(), none(), "one is being replaced");
-    assert_eq!(broken.clone().pod(pod(3).of("b").unready()).work(), none(), "an updated one is not available yet");
+    assert_eq!(
+        broken.work(),
+        ["-3"],
+        "broken outdated Pods do not hold up the update, and the limit applies to their deletion"
+    );
+    assert_eq!(broken.clone().pod(pod(3).going()).work(), none(), "web-3 is being replaced");
+    assert_eq!(broken.clone().pod(pod(3).of("b").unready()).work(), none(), "the updated web-3 is not available yet");
     assert_eq!(broken.clone().max_unavailable(json!(3)).work(), ["-3", "-2", "-1"]);
     assert_eq!(broken.clone().max_unavailable(json!(2)).work(), ["-3", "-1"], "a ready Pod would be the third");
     let mut off = broken;
     off.limits.max_unavailable = false;
-    assert_eq!(off.work(), ["-3"], "the field means nothing without the gate");
+    assert_eq!(off.work(), ["-3"], "the field has no effect without the gate");
 }
 
+/// STATEFULSET-30.
 #[test]
 fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
-    // The template is changed again before any Pod is available: all of them serve.
+    // The template is changed again before any Pod is available: all Pods are ready.
     let early = (0..5).fold(world(5), |world, n| world.pod(pod(n).of("b").ready(20)));
     let early = early.burst().spec("minReadySeconds", json!(300)).rollout_to("b").rollout_to("c");
     for (limit, deleted) in [(1, 0), (4, 0), (5, 0), (6, 1), (8, 3)] {
@@ -176,46 +191,50 @@ fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
     }
 }
 
+/// STATEFULSET-68.
 #[test]
-fn a_stuck_pod_is_replaced_if_the_operator_wants_that() {
+fn a_stuck_pod_is_replaced_with_the_tune() {
     let mut stuck = world(3).rollout_to("b").pod(pod(2).of("x").never_ready());
     assert_eq!(stuck.work(), none());
     stuck.limits.replaces_stuck_pods = true;
     assert_eq!(stuck.work(), ["-2"]);
     assert_eq!(stuck.clone().pod(pod(2).of("b").never_ready()).work(), none(), "it may still become ready");
     assert_eq!(stuck.clone().pod(pod(2).of("x").never_ready().going()).work(), none());
-    assert_eq!(stuck.partition(3).work(), none(), "no update reaches it");
+    assert_eq!(stuck.partition(3).work(), none(), "its ordinal is below the partition");
 }
 
+/// STATEFULSET-68.
 #[test]
-fn a_pod_that_was_ready_is_not_taken_for_stuck() {
+fn a_pod_that_was_ready_is_not_stuck() {
     let mut rollout = world(3).rollout_to("b").pod(pod(2).of("b").unready());
     rollout.limits.replaces_stuck_pods = true;
-    // One failed probe of an old Pod while the highest is being replaced: a quorum of three would lose its second member.
+    // A probe of an outdated Pod fails while the highest Pod is being replaced: a set of three would lose its quorum.
     assert_eq!(rollout.clone().pod(pod(0).unready()).work(), none());
     assert_eq!(
         rollout.clone().pod(pod(2).of("b")).pod(pod(0).unready()).work(),
         none(),
-        "also if no other is unavailable"
+        "also if no other Pod is unavailable"
     );
     for above in [pod(2).of("b").never_ready(), pod(2).of("b").going(), pod(2).unready(), pod(2).going()] {
         let both = rollout.clone().pod(pod(1).of("x").never_ready()).pod(above);
-        assert_eq!(both.work(), none(), "an update above it is still in flight");
+        assert_eq!(both.work(), none(), "the replacement of the Pod above it is still in flight");
     }
     assert_eq!(rollout.clone().pod(pod(1).of("x").never_ready()).without_pod(2).work(), none());
     let given_up = rollout.pod(pod(2).of("x").never_ready()).pod(pod(1).of("x").never_ready());
-    assert_eq!(given_up.work(), ["-1"], "the one above was given up as well");
+    assert_eq!(given_up.work(), ["-1"], "the Pod above it is stuck as well");
 }
 
+/// STATEFULSET-19.
 #[test]
-fn a_set_that_is_going_only_counts() {
+fn a_terminating_set_only_gets_a_status() {
     let world = world(3).rollout_to("b").without_pod(1).pod(pod(7)).deleting();
     assert_eq!(world.work(), none());
     assert_eq!(world.plan().status.replicas, 3);
 }
 
+/// STATEFULSET-6.
 #[test]
-fn strangers_are_adopted_by_name_and_the_renamed_released() {
+fn orphans_with_a_pod_name_are_adopted_and_other_names_are_released() {
     let world =
         world(2).without_pod(0).pod(pod(1).orphan()).pod(pod(0).name("other-0")).pod(pod(5).name("web-05").orphan());
     assert_eq!(
@@ -226,48 +245,47 @@ fn strangers_are_adopted_by_name_and_the_renamed_released() {
             "adopt Pod web-05: the selector matches it and it has no controller",
         ]
     );
-    assert_eq!(world.work(), ["+0"], "Pods out of range wait until those in range are there");
+    assert_eq!(world.work(), ["+0"], "Pods out of range wait until all Pods in range exist");
     assert_eq!(world.clone().pod(pod(0)).work(), ["-05"], "its ordinal is 5");
 }
 
+/// STATEFULSET-11, STATEFULSET-12, STATEFULSET-76.
 #[test]
 fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
     let stray = |ordinal: i32, name: &str| pod(ordinal).name(name);
-    // Out of range it is condemned, by descending ordinal and then by name.
+    // Out of range, such a Pod is condemned, by descending ordinal and then by name.
     let condemned = world(2).burst().pod(stray(7, "web-07")).pod(stray(9, "web-009")).pod(pod(7));
     assert_eq!(condemned.work(), ["-009", "-07", "-7"]);
     assert_eq!(condemned.plan().status.replicas, 5);
-    // In range it takes the place of the Pod, and cannot be renamed.
+    // In range, `web-01` occupies ordinal 1, and a Pod cannot be renamed.
     let alone = world(2).without_pod(1).pod(stray(1, "web-01"));
     assert_eq!(alone.work(), ["~01"], "web-1 is not created");
     assert_eq!(alone.plan().status.replicas, 2);
-    // Beside the Pod of the set it is left alone, in whichever order the cache lists them.
+    // Beside `web-1`, `web-01` is ignored, regardless of the order in the cache.
     let before = world(2).without_pod(1).pod(stray(1, "web-01")).pod(stray(1, "web-001")).pod(pod(1));
     for world in [world(2).pod(stray(1, "web-01")), before] {
         assert_eq!(world.work(), none());
         assert_eq!(world.plan().status.replicas, 2);
-        assert!(
-            waiting(&world).contains("Pod web-01 is left alone: another Pod has its ordinal"),
-            "{}",
-            waiting(&world)
-        );
+        assert!(waiting(&world).contains("Pod web-01 is ignored: another Pod has its ordinal"), "{}", waiting(&world));
     }
-    // One that does not fit an ordinal is claimed and left alone.
+    // A name whose digits exceed an `i32` is claimed and ignored.
     assert_eq!(world(2).pod(stray(3, "web-2147483648")).pod(stray(4, "web-02147483648")).work(), none());
 }
 
+/// STATEFULSET-12, STATEFULSET-23.
 #[test]
-fn a_condemned_pod_is_not_deleted_in_the_place_of_its_namesake() {
+fn a_condemned_pod_is_not_confused_with_a_pod_of_the_same_ordinal() {
     let both = world(1).pod(pod(7)).pod(pod(7).name("web-07").unready());
-    assert_eq!(both.work(), ["-07"], "the one that blocks the other goes first");
+    assert_eq!(both.work(), ["-07"], "the Pod that blocks the other is deleted first");
     let both = world(1).pod(pod(7).unready()).pod(pod(7).name("web-07"));
-    assert_eq!(both.work(), ["-07"], "Pods of one ordinal go by name");
+    assert_eq!(both.work(), ["-07"], "Pods of one ordinal are deleted by name");
     let both = world(1).pod(pod(7)).pod(pod(7).name("web-07").unready()).pod(pod(5).unready());
     assert_eq!(both.work(), none(), "the Pod with the lowest ordinal blocks them");
 }
 
+/// STATEFULSET-88.
 #[test]
-fn claims_that_give_less_than_their_template_requests_are_reported_once() {
+fn claims_that_fall_short_of_their_template_are_reported_once() {
     let template = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
     let claim = |size: &str| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
     let of = |sizes: &[&str]| {
@@ -280,15 +298,15 @@ fn claims_that_give_less_than_their_template_requests_are_reported_once() {
     };
     let reports = |world: &World| world.plan().reports.iter().map(ToString::to_string).collect::<Vec<_>>();
     let lines = |world: &World| Explain::waiting(&world.plan()).join("\n");
-    assert!(reports(&of(&["2Gi", "2048Mi", "3Gi"])).is_empty(), "an expanded claim is fine");
+    assert!(reports(&of(&["2Gi", "2048Mi", "3Gi"])).is_empty(), "an expanded claim satisfies the template");
     let small = of(&["1Gi", "2Gi", "1Gi", "1Gi"]);
     let text = "PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data and is used as it is: \
-                it requests 1Gi of storage, and the template 2Gi (2 more claims likewise)";
+                it requests 1Gi of storage, and the template requests 2Gi (2 more claims likewise)";
     assert_eq!(reports(&small), [text]);
     assert!(lines(&small).contains(text), "{}", lines(&small));
-    assert_eq!(small.work(), none(), "nothing else is done about it");
+    assert_eq!(small.work(), none(), "a report is all that happens");
     let condemned = small.clone().spec("replicas", json!(1));
-    assert!(reports(&condemned)[0].ends_with("the template 2Gi"), "claims out of range do not count");
+    assert!(reports(&condemned)[0].ends_with("the template requests 2Gi"), "claims out of range do not count");
     assert!(reports(&small.deleting()).is_empty());
     let sizes: Vec<String> = (1..=15).map(|n| format!("{n}Mi")).collect();
     let many = of(&sizes.iter().map(String::as_str).collect::<Vec<_>>());
@@ -296,12 +314,13 @@ fn claims_that_give_less_than_their_template_requests_are_reported_once() {
     assert!(lines(&many).contains("5 more claims do not match their volumeClaimTemplates"), "{}", lines(&many));
 }
 
+/// STATEFULSET-78.
 #[test]
 fn a_pod_that_has_lost_its_name_label_gets_it_back() {
     assert_eq!(world(2).pod(pod(1).unlabelled()).work(), ["~1"]);
     assert_eq!(world(2).pod(pod(1).unlabelled().unready()).work(), ["~1"], "although it is not ready");
     let first = world(3).pod(pod(0).unready()).pod(pod(1).unlabelled()).pod(pod(2).unlabelled());
-    assert_eq!(first.work(), ["~1", "~2"], "before it is its turn");
+    assert_eq!(first.work(), ["~1", "~2"], "before its turn");
     assert_eq!(
         world(2).spec("replicas", json!(1)).pod(pod(1).unlabelled()).work(),
         ["~1", "-1"],
@@ -309,21 +328,23 @@ fn a_pod_that_has_lost_its_name_label_gets_it_back() {
     );
     assert_eq!(world(2).pod(pod(1).unlabelled()).deleting().work(), none());
     assert_eq!(world(2).burst().pod(pod(1).unlabelled().phase("Pending")).work(), ["~1"]);
-    // Volumes do not come back: the server refuses it, and says so.
+    // Volumes are not restored: the server refuses the change, and an Event reports the refusal.
     assert_eq!(world(2).with_claims("Retain", "Retain").pod(pod(1)).work(), ["~1"]);
 }
 
+/// STATEFULSET-41.
 #[test]
-fn claims_come_before_their_pods_and_again_while_those_are_pending() {
+fn claims_are_created_before_their_pod_and_again_while_it_is_pending() {
     let set = || world(2).with_claims("Retain", "Retain");
     assert_eq!(set().without_pod(1).without_claim(1).work(), ["pvc 1", "+1"]);
     assert_eq!(set().without_pod(1).work(), ["+1"]);
     assert_eq!(set().pod(pod(1).with_claim(1).phase("Pending")).without_claim(1).work(), ["pvc 1"]);
-    assert_eq!(set().without_claim(1).work(), none(), "a Pod that runs needs none");
+    assert_eq!(set().without_claim(1).work(), none(), "a running Pod needs no new claim");
 }
 
+/// STATEFULSET-43, STATEFULSET-44, STATEFULSET-82.
 #[test]
-fn claims_get_the_owners_they_go_with() {
+fn claims_get_the_owners_of_the_retention_policy() {
     let owner = |kind: &str, api: &str, name: &str, uid: &str| json!([{"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
     let set_ref = || owner("StatefulSet", "apps/v1", "web", "SET");
     let scaled = |claims: World| claims.spec("replicas", json!(1));
@@ -339,21 +360,22 @@ fn claims_get_the_owners_they_go_with() {
         ["own 0"],
         "a Pod that may never become ready must not leave a claim behind"
     );
-    // The claims of all that are condemned, before any of them goes.
+    // The claims of all condemned Pods come first, then one Pod is deleted.
     assert_eq!(scaled(world(3).with_claims("Retain", "Delete")).work(), ["own 2", "own 1", "-2"]);
     let pods = scaled(world(3).with_claims("Retain", "Delete"))
         .claim(1, owner("Pod", "v1", "web-1", "POD-1"))
         .claim(2, owner("Pod", "v1", "web-2", "POD-2"));
     assert_eq!(pods.work(), ["-2"]);
-    // A claim that goes with the Pod before must be gone first.
+    // A claim that is deleted with the previous Pod must be deleted first.
     let again = pods.spec("replicas", json!(3)).without_pod(2);
     assert_eq!(again.clone().claim(1, json!([])).work(), none());
     assert_eq!(again.plan().reconcile.claims_to_await, ["data-web-2"]);
-    assert!(waiting(&again).contains("claim data-web-2 is deleted with the Pod before it"));
+    assert!(waiting(&again).contains("claim data-web-2 of the previous Pod is still to be deleted"));
 }
 
+/// STATEFULSET-50, STATEFULSET-51, STATEFULSET-75.
 #[test]
-fn the_status_counts_what_is_there() {
+fn the_status_counts_the_existing_pods() {
     let status = |world: &World| world.plan().status;
     let mixed = world(4).rollout_to("b").pod(pod(3).of("b")).pod(pod(2).going()).pod(pod(1).unready()).without_pod(0);
     let counted = status(&mixed);
@@ -369,13 +391,14 @@ fn the_status_counts_what_is_there() {
     );
     assert_eq!((&*counted.current_revision, &*counted.update_revision), ("web-a", "web-b"));
     assert_eq!((counted.observed_generation, counted.collision_count), (1, Some(0)));
-    // What is deleted to be updated is no longer current; what never was does not count.
+    // A Pod that is deleted for an update is no longer current. A Pod of any other revision never was.
     assert_eq!(status(&world(3).rollout_to("b")).current_replicas, 2);
     assert_eq!(status(&world(3).rollout_to("b").pod(pod(2).of("x"))).current_replicas, 2);
 }
 
+/// STATEFULSET-31.
 #[test]
-fn a_rollout_is_complete_when_all_are_updated_and_ready() {
+fn a_rollout_is_complete_when_all_pods_are_updated_and_ready() {
     let updated = || (0..3).fold(world(3).rollout_to("b"), |world, n| world.pod(pod(n).of("b")));
     let current =
         |world: World| (world.plan().status.current_revision.to_string(), world.plan().status.current_replicas);
@@ -385,8 +408,9 @@ fn a_rollout_is_complete_when_all_are_updated_and_ready() {
     assert_eq!(current(world(0).rollout_to("b")), ("web-b".to_owned(), 0));
 }
 
+/// STATEFULSET-54.
 #[test]
-fn the_next_look_is_when_a_pod_becomes_available() {
+fn the_next_check_is_when_a_pod_becomes_available() {
     let set = world(2).spec("minReadySeconds", json!(10)).pod(pod(1).ready(4));
     let snapshot = set.snapshot();
     let status = set.plan().status;
@@ -397,7 +421,7 @@ fn the_next_look_is_when_a_pod_becomes_available() {
 }
 
 prop_compose! {
-    fn any_pod()(ordinal in 0..7i32, of in prop::sample::select(vec!["a", "b", "x"]), going in any::<bool>(),
+    fn any_pod()(ordinal in 0..7i32, of in prop::sample::select(vec!["a", "b", "x"]), terminating in any::<bool>(),
         phase in prop::sample::select(vec!["Pending", "Running", "Running", "Running", "Failed"]),
         ready in prop::sample::select(vec!["no", "never", "for long", "for long", "lately"])) -> PodBuilder {
         let mut pod = pod(ordinal).of(of).phase(phase);
@@ -409,11 +433,11 @@ prop_compose! {
                 _ => pod,
             };
         }
-        if going { pod.going() } else { pod }
+        if terminating { pod.going() } else { pod }
     }
 }
 
-/// A reference to an owner of a claim: of the set or of the claim's Pod, in this life or an earlier one, or of somebody else.
+/// An owner reference of a claim: to the set or the Pod, to an earlier object of the same name, or to an object of another kind.
 fn reference(kind: &str, ordinal: i32) -> Value {
     let (api, kind, name, uid) = match kind {
         "set" => ("apps/v1", "StatefulSet", "web".to_owned(), "SET".to_owned()),
@@ -456,6 +480,7 @@ prop_compose! {
 }
 
 proptest! {
+    /// STATEFULSET-20, STATEFULSET-22, STATEFULSET-26, STATEFULSET-27, STATEFULSET-28, STATEFULSET-29, STATEFULSET-30, STATEFULSET-50, STATEFULSET-75.
     #[test]
     fn invariants_of_the_specification(world in any_world()) {
         let snapshot = world.snapshot();
@@ -512,8 +537,9 @@ proptest! {
         prop_assert!(status.updated_replicas <= status.replicas);
     }
 
+    /// STATEFULSET-19, STATEFULSET-41, STATEFULSET-44.
     #[test]
-    fn claims_are_ready_before_their_pods_come_or_go(world in any_world()) {
+    fn claims_are_written_before_their_pods_are_created_or_deleted(world in any_world()) {
         let (snapshot, plan) = (world.snapshot(), world.plan());
         let set = &snapshot.set;
         let Some(template) = set.claims.first() else { return Ok(()) };
@@ -527,11 +553,11 @@ proptest! {
                         let claim = snapshot.claims.get(&name);
                         prop_assert_eq!(claim.is_none(), claims.missing == [(0, name)]);
                         let stale = claim.is_some_and(|claim| retention::is_stale(set.retention, &claim.metadata.owners, &set.pod_name(*ordinal)));
-                        prop_assert!(!stale, "the claim is about to be deleted with the Pod before");
+                        prop_assert!(!stale, "the claim is about to be deleted with the previous Pod");
                     }
                     Work::Repair(Repair { ownership, .. }) => {
                         for (claim, owners) in &ownership.owners {
-                            prop_assert_eq!(foreign(owners), foreign(&claim.metadata.owners), "owners of others stay");
+                            prop_assert_eq!(foreign(owners), foreign(&claim.metadata.owners), "other owner references stay");
                             written.insert(claim.metadata.name.to_string(), owners.clone());
                         }
                     }
@@ -541,7 +567,7 @@ proptest! {
                         let Some(claim) = snapshot.claims.get(&name) else { continue };
                         let owners = written.get(&name).map_or(&*claim.metadata.owners, |owners| &**owners);
                         let judged = retention::Owners::new(set, &pod.meta().name, &pod.meta().uid, true).judge(owners);
-                        prop_assert_eq!(judged.change, None, "the Pod goes before its claim knows");
+                        prop_assert_eq!(judged.change, None, "the Pod is deleted before its claim has the owner reference");
                     }
                     Work::Delete { .. } | Work::CreateClaims { .. } => {}
                 }
@@ -549,6 +575,6 @@ proptest! {
         }
         let mut deleting = world;
         deleting = deleting.deleting();
-        prop_assert!(deleting.work().is_empty(), "a set that is being deleted writes nothing");
+        prop_assert!(deleting.work().is_empty(), "a terminating set writes no Pods and no claims");
     }
 }

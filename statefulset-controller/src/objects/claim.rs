@@ -1,4 +1,4 @@
-//! Claims, and how a claim compares with the template that it would be created from.
+//! PersistentVolumeClaims, and their comparison with the claim template of the set.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ use serde_json::Value;
 
 use super::CLAIMS;
 
-/// The annotation that named the storage class before there was a field. The API server still honours it.
+/// The annotation that named the storage class before `spec.storageClassName` existed. The API server still honours it.
 const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// A `PersistentVolumeClaim`: its owners, whether it is terminating, and what it requests.
+/// The fields of a PersistentVolumeClaim that the controller reads.
 #[derive(Debug, Deserialize)]
 pub struct Claim {
-    /// Its metadata, without labels, annotations and finalizers.
+    /// Metadata, without labels, annotations and finalizers.
     pub metadata: Meta,
-    /// What it requests.
+    /// The requested storage, access modes, storage class and volume mode.
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: ClaimSpec,
 }
@@ -47,17 +47,17 @@ impl Object for Claim {
     }
 }
 
-/// What a claim or its template requests. Claims of one template share its texts.
+/// The fields of a claim's `spec` that are compared with its template. Claims of one template share the interned texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "WireSpec")]
 pub struct ClaimSpec {
-    /// The requested storage as it is written.
+    /// `resources.requests.storage` as written.
     storage: Option<Text>,
     /// The access modes, sorted and separated by commas.
     access_modes: Text,
-    /// The storage class; the empty one means a volume without a class.
+    /// The storage class. The empty name requests a volume without a class.
     storage_class: Option<Text>,
-    /// Whether the volume is a block device and not a file system.
+    /// Whether `volumeMode` is `Block`.
     block: bool,
 }
 
@@ -104,10 +104,10 @@ impl From<WireSpec> for ClaimSpec {
 }
 
 impl ClaimSpec {
-    /// In what a claim with this spec falls short of its template, in words; `None` if it gives what the template requests.
+    /// Describes how a claim with this spec falls short of its template; `None` if the claim satisfies the template.
     ///
-    /// A claim that requests more storage was expanded by a user, and one with further access modes has those of the template as
-    /// well: both are fine. A storage class is compared only if the template names one.
+    /// A claim may have more storage, because users expand claims, and further access modes. A storage class is compared only if
+    /// the template names one.
     pub fn shortfall(&self, template: &Self) -> Option<String> {
         if self == template {
             return None;
@@ -117,22 +117,22 @@ impl ClaimSpec {
             && let (Ok(a), Ok(b)) = (Quantity::parse(has), Quantity::parse(wanted))
             && a < b
         {
-            parts.push(format!("it requests {has} of storage, and the template {wanted}"));
+            parts.push(format!("it requests {has} of storage, and the template requests {wanted}"));
         }
         let modes: BTreeSet<&str> = self.access_modes.split(',').collect();
         if !template.access_modes.is_empty() && !template.access_modes.split(',').all(|mode| modes.contains(mode)) {
             let (has, wanted) = (&self.access_modes, &template.access_modes);
-            parts.push(format!("its access modes are {has}, and those of the template {wanted}"));
+            parts.push(format!("its access modes are {has}, and the template requests {wanted}"));
         }
         let class = self.storage_class.as_deref().unwrap_or_default();
         if let Some(wanted) = template.storage_class.as_deref().filter(|wanted| *wanted != class) {
             let named = |class: &str| if class.is_empty() { "none".to_owned() } else { class.to_owned() };
-            parts.push(format!("its storage class is {}, and that of the template {}", named(class), named(wanted)));
+            parts.push(format!("its storage class is {}, and the template requests {}", named(class), named(wanted)));
         }
         if self.block != template.block {
             let named = |block: bool| if block { "Block" } else { "Filesystem" };
             let (has, wanted) = (named(self.block), named(template.block));
-            parts.push(format!("its volume mode is {has}, and that of the template {wanted}"));
+            parts.push(format!("its volume mode is {has}, and the template requests {wanted}"));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
@@ -150,8 +150,9 @@ mod tests {
         serde_json::from_str(&json.to_string()).unwrap()
     }
 
+    /// STATEFULSET-88.
     #[test]
-    fn a_claim_that_gives_what_the_template_requests_does_not_fall_short() {
+    fn a_claim_that_satisfies_its_template_has_no_shortfall() {
         let template = spec("2Gi", &["ReadWriteOnce"], None, None);
         for claim in [
             spec("2Gi", &["ReadWriteOnce"], None, Some("Filesystem")),
@@ -167,32 +168,34 @@ mod tests {
         assert_eq!(spec("2Gi", &["ReadWriteOnce"], None, None).shortfall(&ClaimSpec::default()), None);
     }
 
+    /// STATEFULSET-88.
     #[test]
-    fn a_claim_falls_short_in_size_access_modes_class_and_volume_mode() {
+    fn a_shortfall_names_size_access_modes_class_and_volume_mode() {
         let template = spec("2Gi", &["ReadWriteMany", "ReadWriteOnce"], Some("fast"), None);
         let shortfall = |claim: ClaimSpec| claim.shortfall(&template).unwrap();
         let modes = &["ReadWriteOnce", "ReadWriteMany"];
         assert_eq!(
             shortfall(spec("1500Mi", modes, Some("fast"), None)),
-            "it requests 1500Mi of storage, and the template 2Gi"
+            "it requests 1500Mi of storage, and the template requests 2Gi"
         );
         assert_eq!(
             shortfall(spec("2Gi", &["ReadWriteOnce"], Some("fast"), None)),
-            "its access modes are ReadWriteOnce, and those of the template ReadWriteMany,ReadWriteOnce"
+            "its access modes are ReadWriteOnce, and the template requests ReadWriteMany,ReadWriteOnce"
         );
         assert_eq!(
             shortfall(spec("2Gi", modes, Some("slow"), None)),
-            "its storage class is slow, and that of the template fast"
+            "its storage class is slow, and the template requests fast"
         );
         assert_eq!(
             shortfall(spec("2Gi", modes, None, Some("Block"))),
-            "its storage class is none, and that of the template fast; \
-             its volume mode is Block, and that of the template Filesystem"
+            "its storage class is none, and the template requests fast; \
+             its volume mode is Block, and the template requests Filesystem"
         );
     }
 
+    /// STATEFULSET-88.
     #[test]
-    fn a_class_in_an_annotation_counts_as_the_class() {
+    fn the_storage_class_is_read_from_its_old_annotation() {
         let json = json!({"metadata": {"name": "c", "annotations": {STORAGE_CLASS_ANNOTATION: "fast"}}, "spec": {}});
         let mut claim: Claim = serde_json::from_str(&json.to_string()).unwrap();
         claim.trim();

@@ -1,4 +1,4 @@
-//! Pods, and how the name of a Pod gives its StatefulSet and its ordinal.
+//! Pods, and the names that tie them to their StatefulSet and ordinal.
 
 use std::{borrow::Cow, ops::Deref};
 
@@ -18,15 +18,16 @@ use serde::{Deserialize, Deserializer};
 
 use super::{POD_NAME_LABEL, REVISION_LABEL, STATEFUL_SETS};
 
-/// The kubelet reads its clock twice when it starts a Pod, once for the start time and once for the condition `Ready`. The two
-/// readings are at most one second apart after they are cut to whole seconds.
+/// Greatest difference between the start time of a Pod and the transition time of its first condition `Ready`.
+///
+/// The kubelet reads its clock once for each of the two, at nearly the same time, and truncates both to whole seconds.
 const START_JITTER: SignedDuration = SignedDuration::from_secs(1);
 
-/// A Pod that is controlled by a StatefulSet or that has no controller.
+/// A cached Pod that a StatefulSet controls, or an orphan.
 #[derive(Clone, Debug)]
 pub struct CachedPod {
     pod: Pod,
-    /// The volumes that are claims, sorted by volume name: name of the volume, name of the claim.
+    /// Volume name and claim name of each volume that mounts a claim, sorted by volume name.
     claims: Box<[(Text, Text)]>,
     never_ready: bool,
 }
@@ -39,18 +40,18 @@ impl Deref for CachedPod {
 }
 
 impl CachedPod {
-    /// Its metadata.
+    /// Returns the metadata, without annotations and finalizers.
     pub fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
-    /// The ordinal in its name; `None` if the digits exceed an `i32`, or if it is not named like the Pod of a set.
+    /// Returns the ordinal in the name; `None` if the name does not end in `-<digits>` or the digits exceed an `i32`.
     pub fn ordinal(&self) -> Option<i32> {
         let (set, _) = self.pod.meta.name.rsplit_once('-')?;
         ordinal_of(set, &self.pod.meta.name)?
     }
 
-    /// The name of the claim that a volume mounts, if the Pod has that volume and it is a claim.
+    /// Returns the name of the claim that the volume mounts; `None` if no volume of this name mounts a claim.
     pub fn claim(&self, volume: &str) -> Option<&str> {
         let at = self.claims.binary_search_by(|(name, _)| name.as_str().cmp(volume)).ok()?;
         self.claims.get(at).map(|(_, claim)| claim.as_str())
@@ -58,28 +59,28 @@ impl CachedPod {
 
     /// Whether the Pod has not been ready since it was started.
     ///
-    /// The kubelet writes the start time and the first value of the condition `Ready` together, so a `Ready` that changed later
-    /// has been `True` before. A Pod without a start time counts as having been ready, unless it has no condition `Ready` at all.
+    /// The kubelet writes the start time and the first condition `Ready` together, so a condition that changed later has been
+    /// `True`. A Pod that has the condition but no start time counts as having been ready.
     pub fn was_never_ready(&self) -> bool {
         self.never_ready
     }
 
-    /// The name of the revision in its label; empty without the label.
+    /// Returns the value of the label `controller-revision-hash`; empty without the label.
     pub fn revision(&self) -> &str {
         self.pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
     }
 
-    /// Whether it lacks the label of its name, by which Pods are watched.
+    /// Whether the Pod lacks `statefulset.kubernetes.io/pod-name`, the label by which Pods are watched.
     pub fn is_unlabelled(&self) -> bool {
         self.pod.meta.labels.get(POD_NAME_LABEL).is_none()
     }
 
-    /// Whether its phase is `Running` and its condition `Ready` is `True`.
+    /// Whether the phase is `Running` and the condition `Ready` is `True`.
     pub fn is_running_and_ready(&self) -> bool {
         self.pod.phase == Phase::Running && self.pod.is_ready()
     }
 
-    /// Whether it is terminating, or has not been ready for at least `min_ready_seconds`.
+    /// Whether the Pod is terminating, or has not been ready for at least `min_ready_seconds`.
     pub fn is_unavailable(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
         self.pod.meta.is_deleting() || !self.pod.is_available(min_ready_seconds, now)
     }
@@ -144,7 +145,7 @@ impl<'de> Deserialize<'de> for CachedPod {
     }
 }
 
-/// What this crate reads of a Pod's `status`. The parser skips everything else, the containers' statuses above all.
+/// The fields of a Pod's `status` that this crate reads. The parser skips all others, above all the container statuses.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
@@ -184,7 +185,7 @@ impl WireStatus<'_> {
     }
 }
 
-/// The ordinal in a Pod's name: `None` if the name is not `<set>-<digits>`, and `Some(None)` if the digits exceed an `i32`.
+/// Returns the ordinal in a Pod's name: `None` if the name is not `<set>-<digits>`, `Some(None)` if the digits exceed an `i32`.
 ///
 /// `web-01` has ordinal 1, as `web-1` has. Upstream: `pkg/controller/statefulset`, `getParentNameAndOrdinal`.
 pub fn ordinal_of(set: &str, pod: &str) -> Option<Option<i32>> {
@@ -195,7 +196,7 @@ pub fn ordinal_of(set: &str, pod: &str) -> Option<Option<i32>> {
     Some(digits.parse().ok())
 }
 
-/// Whether the ordinal in a Pod's name has leading zeros: the set gives its Pods other names.
+/// Whether the ordinal in a Pod's name has leading zeros. A set never creates a Pod with such a name.
 pub fn has_leading_zero(pod: &str) -> bool {
     pod.rsplit_once('-').is_some_and(|(_, digits)| digits.len() > 1 && digits.starts_with('0'))
 }
@@ -213,15 +214,16 @@ mod tests {
         serde_json::from_str(&json.to_string()).unwrap()
     }
 
+    /// STATEFULSET-1.
     #[test]
-    fn only_pods_that_concern_us_are_cached() {
+    fn only_pods_of_sets_and_orphans_are_cached() {
         for (owner, keep) in [(Some("StatefulSet"), true), (None, true), (Some("ReplicaSet"), false)] {
             assert_eq!(pod(owner, json!({})).keep(), keep, "{owner:?}");
         }
     }
 
     #[test]
-    fn volumes_that_are_claims_are_known() {
+    fn claims_are_found_by_the_name_of_their_volume() {
         let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}, {"name": "tmp", "emptyDir": {}}]);
         let pod = pod(None, json!({ "volumes": volumes }));
         assert_eq!((pod.claim("data"), pod.claim("tmp"), pod.claim("x")), (Some("data-web-0"), None, None));
@@ -235,6 +237,7 @@ mod tests {
         assert!((0..40).all(|n| pod.claim(&format!("v{n}")) == Some(format!("c{n}").as_str())));
     }
 
+    /// STATEFULSET-68.
     #[test]
     fn a_pod_whose_readiness_changed_after_its_start_has_been_ready() {
         let pod = |status: Value| {
@@ -262,6 +265,7 @@ mod tests {
         }
     }
 
+    /// STATEFULSET-6, STATEFULSET-11, STATEFULSET-12.
     #[test]
     fn a_name_gives_set_and_ordinal() {
         for (name, ordinal) in [

@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! The projection of a StatefulSet.
 
 use std::ops::RangeInclusive;
 
@@ -16,132 +16,131 @@ use serde_json::Value;
 
 use super::{ClaimSpec, STATEFUL_SETS};
 
-/// A StatefulSet.
+/// The fields of a StatefulSet that the controller reads.
 ///
-/// An object with values that the API server's validation refuses (negative counts, no selector, no template) is not read at
-/// all.
+/// Values that the API server's validation refuses (negative counts, no selector, no template) are an error of the decoder.
 #[derive(Debug)]
 pub struct StatefulSet {
     /// Metadata, without finalizers.
     pub metadata: Meta,
-    /// How many Pods are wanted.
+    /// `spec.replicas`.
     pub replicas: i32,
-    /// The number of the first.
+    /// The lowest ordinal (`spec.ordinals.start`), 0 by default.
     pub start: i32,
-    /// How long a Pod must be ready before it is available.
+    /// How long a Pod must be ready before it is available (`spec.minReadySeconds`), 0 by default.
     pub min_ready_seconds: i32,
-    /// Which Pods are its own.
+    /// `spec.selector`, which is never empty.
     pub selector: Selector,
-    /// Its Pod template as the server sent it.
+    /// `spec.template` as the server sent it.
     pub template: Raw,
-    /// What the claims of its Pods are made from, in their order.
+    /// `spec.volumeClaimTemplates` in their order.
     pub claims: Vec<ClaimTemplate>,
-    /// What its Pods have as subdomain.
+    /// The subdomain of the Pods (`spec.serviceName`).
     pub service: Text,
-    /// Whether Pods wait for each other.
+    /// The order of creations and deletions (`spec.podManagementPolicy`). Unknown values count as `OrderedReady`.
     pub management: Management,
-    /// How a new template reaches Pods.
+    /// `spec.updateStrategy`. Unknown types count as `RollingUpdate`.
     pub update: Update,
-    /// How many revisions that nobody uses are kept; all of them if negative.
+    /// How many unused revisions are kept (`spec.revisionHistoryLimit`), 10 by default. A negative number keeps all.
     pub history: i32,
-    /// What becomes of claims.
+    /// `spec.persistentVolumeClaimRetentionPolicy`. If one of the two values is unknown, all claims are retained.
     pub retention: Retention,
-    /// As stored.
+    /// The stored status.
     pub status: Status,
 }
 
-/// What claims are made from.
+/// An entry of `spec.volumeClaimTemplates`.
 #[derive(Clone, Debug)]
 pub struct ClaimTemplate {
-    /// Its name, and that of the volume.
+    /// `metadata.name`, which is also the name of the volume.
     pub name: Text,
-    /// What it requests.
+    /// The requested storage, access modes, storage class and volume mode.
     pub spec: ClaimSpec,
-    /// All of it, unread.
+    /// The complete entry as the server sent it.
     pub raw: Raw,
 }
 
-/// `podManagementPolicy`.
+/// The order in which Pods are created and deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Management {
-    /// One after the other, each waiting for those before it.
+    /// One Pod after the other, each after the Pods before it are available.
     OrderedReady,
-    /// All at once.
+    /// All Pods at the same time.
     Parallel,
 }
 
-/// `updateStrategy`.
+/// The way in which a changed template reaches existing Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Users delete Pods, and new ones are of the new template.
+    /// Users delete Pods, and the controller creates the replacements from the new template.
     OnDelete,
-    /// Pods are replaced. Without details where the user gave none.
+    /// The controller replaces outdated Pods. `None` if `rollingUpdate` is not set.
     Rolling(Option<Rolling>),
 }
 
-/// `updateStrategy.rollingUpdate`.
+/// The limits of a rolling update (`spec.updateStrategy.rollingUpdate`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rolling {
-    /// How many of the first Pods stay as they are.
+    /// The number of Pods, counted from the lowest ordinal, that keep the current revision. 0 by default.
     #[serde(deserialize_with = "null_as_default")]
     pub partition: i32,
-    /// How many may be unavailable at once.
+    /// How many Pods may be unavailable at the same time, as a number or a percentage. 1 by default.
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// What becomes of a claim when who uses it goes.
+/// The fate of a claim whose Pod or set is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// It stays.
+    /// The claim is kept.
     #[default]
     Retain,
-    /// It goes as well.
+    /// The garbage collector deletes the claim.
     Delete,
 }
 
-/// `persistentVolumeClaimRetentionPolicy`.
+/// The fate of claims (`spec.persistentVolumeClaimRetentionPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// When the set is deleted.
+    /// Applies when the set is deleted.
     pub when_deleted: Keep,
-    /// When its Pod is no longer wanted.
+    /// Applies to the claims of a Pod that a scale-down removes.
     pub when_scaled: Keep,
 }
 
-/// The status of a set, in the API's terms.
+/// The fields of a set's `status` that this controller writes.
 ///
-/// Fields the API leaves out when they are zero are written as null, so that a merge patch removes them; conditions are somebody else's,
-/// and stay.
+/// A field that the API omits when it is zero is written as null, so that a merge patch removes it. The conditions belong to
+/// other writers and stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// Pods there are.
+    /// Number of Pods, terminating Pods included.
     pub replicas: i32,
-    /// Pods that have been ready for long enough.
+    /// Number of Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// Pods that run and are ready.
+    /// Number of Pods that are running and ready.
     #[serde(serialize_with = "zero_as_null")]
     pub ready_replicas: i32,
-    /// Pods of the current revision.
+    /// Number of Pods of the current revision that are not terminating.
     #[serde(serialize_with = "zero_as_null")]
     pub current_replicas: i32,
-    /// Pods of the update revision.
+    /// Number of Pods of the update revision that are not terminating.
     #[serde(serialize_with = "zero_as_null")]
     pub updated_replicas: i32,
-    /// The revision Pods come from.
+    /// Name of the revision that Pods had before the rolling update.
     pub current_revision: Text,
-    /// The revision Pods go to.
+    /// Name of the revision of the set's template.
     pub update_revision: Text,
-    /// The generation all of this was computed for.
+    /// The generation of the set from which the status was computed.
     pub observed_generation: i64,
-    /// How often a revision's name was taken by another one.
+    /// How often the name of a new revision was taken by a revision with other data.
     #[serde(serialize_with = "none_as_zero")]
     pub collision_count: Option<i32>,
 }
 
 impl Status {
-    /// Whether it is worth a write onto `stored`: a collision count alone is not.
+    /// Whether this status must be written over `stored`. A different collision count alone is no reason to write.
     pub fn differs(&self, stored: &Self) -> bool {
         let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
         self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
@@ -158,35 +157,36 @@ fn none_as_zero<S: Serializer>(n: &Option<i32>, serializer: S) -> Result<S::Ok, 
 }
 
 impl StatefulSet {
-    /// Whether Pods wait for each other.
+    /// Whether each Pod waits for the Pods before it (`OrderedReady`).
     pub fn is_monotonic(&self) -> bool {
         self.management == Management::OrderedReady
     }
 
-    /// The ordinals in range. It may hold two thousand million of them: nothing may visit each.
+    /// Returns the `replicas` ordinals from `start` on.
     ///
-    /// An ordinal is an `i32`, so the range ends there, however many replicas are wanted.
+    /// The range can hold two thousand million ordinals, so no code may visit each of them. The range ends at `i32::MAX`, the
+    /// greatest ordinal.
     pub fn ordinals(&self) -> RangeInclusive<i32> {
         let last = i64::from(self.start) + i64::from(self.replicas) - 1;
         self.start..=i32::try_from(last).unwrap_or(i32::MAX)
     }
 
-    /// Whether an ordinal is in range.
+    /// Whether the ordinal is in [`ordinals`](Self::ordinals).
     pub fn wants(&self, ordinal: i32) -> bool {
         self.ordinals().contains(&ordinal)
     }
 
-    /// The name of its Pod of that number.
+    /// Returns `<set>-<ordinal>`.
     pub fn pod_name(&self, ordinal: i32) -> String {
         format!("{}-{ordinal}", self.metadata.name)
     }
 
-    /// The name of a claim of its Pod of that number.
+    /// Returns `<template>-<set>-<ordinal>`.
     pub fn claim_name(&self, template: &ClaimTemplate, ordinal: i32) -> String {
         format!("{}-{}-{ordinal}", template.name, self.metadata.name)
     }
 
-    /// How many of the first Pods a new template does not reach.
+    /// Returns the number of Pods, counted from the lowest ordinal, that a rolling update does not replace.
     pub fn partition(&self) -> i32 {
         match &self.update {
             Update::Rolling(Some(rolling)) => rolling.partition,
@@ -297,7 +297,7 @@ impl Wire {
         if let Update::Rolling(Some(Rolling { partition: partition @ ..0, .. })) = update {
             return Err(format!("spec.updateStrategy.rollingUpdate.partition is {partition}"));
         }
-        // Words that nobody knows are the careful ones.
+        // Unknown values count as the values that delete less: `OrderedReady`, and `Retain` for both events.
         let parallel = &*spec.pod_management_policy == "Parallel";
         let retention = spec.persistent_volume_claim_retention_policy.map_or_else(Retention::default, |policy| {
             let known = |word: &Text| match word.as_str() {
@@ -341,7 +341,7 @@ fn claim_template(raw: Raw) -> Result<ClaimTemplate, String> {
     }
     let named: Named =
         serde_json::from_str(raw.text()).map_err(|error| format!("spec.volumeClaimTemplates: {error}"))?;
-    // Whatever else a template holds, its set is managed.
+    // A spec that cannot be decoded is not compared with claims, and the set is still managed.
     let spec = named.spec.and_then(|spec| serde_json::from_str(spec.text()).ok()).unwrap_or_default();
     Ok(ClaimTemplate { name: named.metadata.name, spec, raw })
 }

@@ -18,7 +18,7 @@ use crate::{
     world::{empty, now},
 };
 
-/// A controller whose caches are filled by hand. Its API server never answers.
+/// A controller whose caches the test fills. Its API server never answers.
 fn controller() -> StatefulSetController {
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
@@ -59,12 +59,13 @@ async fn a_template_is_parsed_once_until_it_changes() {
         }
     };
     let (first, same, changed) = (template(1), template(2), template(3));
-    assert!(Arc::ptr_eq(&first, &same), "another status is no other template");
+    assert!(Arc::ptr_eq(&first, &same), "a new status does not change the template");
     assert_ne!(first.data().bytes(), changed.data().bytes());
 }
 
+/// STATEFULSET-5.
 #[tokio::test(start_paused = true)]
-async fn a_set_waits_for_a_write_because_of_a_sync_and_not_because_of_an_explanation() {
+async fn a_sync_registers_an_awaited_write_and_an_explanation_does_not() {
     let (controller, key) = (controller(), Key::new("shop", "web"));
     let set = serde_json::from_str(&empty(3).set.to_string()).unwrap();
     controller.sets.store().fill(vec![set], Version::parse("5"));

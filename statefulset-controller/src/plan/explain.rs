@@ -1,4 +1,4 @@
-//! What a plan says about itself.
+//! The explanation of a plan.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ impl Explain for Plan {
         }
         let counted = &self.reconcile.counted;
         format!(
-            "{} Pods wanted: {} there, {} ready, {} available; {} of revision {}, {} of revision {}",
+            "{} Pods wanted: {} exist, {} ready, {} available; {} of revision {}, {} of revision {}",
             self.set.replicas,
             counted.replicas,
             counted.ready_replicas,

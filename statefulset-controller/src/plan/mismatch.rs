@@ -1,4 +1,4 @@
-//! Claims that exist already and do not give what their template requests.
+//! Existing claims that do not satisfy their template.
 
 use std::fmt;
 
@@ -7,27 +7,27 @@ use common::intern::Text;
 /// The claims of Pods in range that do not match their templates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatches {
-    /// The differences, as many as are listed at most.
+    /// The differences, at most [`MAX_MISMATCHES`](crate::decide::mismatch::MAX_MISMATCHES).
     pub listed: Vec<Mismatch>,
-    /// How many claims differ in a way that is not listed.
+    /// Number of claims whose difference is not listed.
     pub unlisted: usize,
 }
 
 /// Claims that differ from their template in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The name of the template.
+    /// `metadata.name` of the claim template.
     pub template: Text,
-    /// The first of the claims.
+    /// Name of the first claim with this difference.
     pub claim: String,
-    /// In what it falls short.
+    /// The difference in words.
     pub shortfall: String,
-    /// How many other claims of the template fall short in the same way.
+    /// Number of other claims of the template with the same difference.
     pub others: usize,
 }
 
 impl Mismatch {
-    /// The difference without the claims that have it: it is reported once, however many claims come to have it.
+    /// Returns the difference without the names of claims. Each difference is reported once, regardless of the number of claims.
     pub fn difference(&self) -> String {
         format!("{}: {}", self.template, self.shortfall)
     }

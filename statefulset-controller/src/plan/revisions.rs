@@ -1,4 +1,4 @@
-//! The revisions that Pods are made from.
+//! The revisions that Pods are created from.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use serde_json::Value;
 
 use crate::snapshot::RevisionRef;
 
-/// The revisions of a set.
+/// The stored revisions of a set, and the two from which Pods are created.
 #[derive(Clone, Debug)]
 pub struct Revisions {
-    /// All that are stored, oldest first.
+    /// The stored revisions, oldest first.
     pub stored: Vec<RevisionRef>,
-    /// The write to do first.
+    /// The write that precedes the work on Pods.
     pub step: Step,
-    /// The current revision: that of Pods which the rolling update has not reached.
+    /// The revision of the Pods that the rolling update has not reached.
     pub current: Revision,
-    /// The update revision: that of the set's template.
+    /// The revision of the set's template.
     pub update: Revision,
-    /// How many names were taken by a revision with other data.
+    /// How often the name of a new revision was taken by a revision with other data (`status.collisionCount`).
     pub collisions: i32,
 }
 
 impl Revisions {
-    /// The revision in that role.
+    /// Returns the revision in the given role.
     pub fn get(&self, role: RevisionRole) -> &Revision {
         match role {
             RevisionRole::Current => &self.current,
@@ -35,7 +35,7 @@ impl Revisions {
     }
 }
 
-/// The part that a revision plays for its set.
+/// The role of a revision in a rolling update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionRole {
     /// The revision before the rolling update.
@@ -44,49 +44,49 @@ pub enum RevisionRole {
     Update,
 }
 
-/// The write that precedes making Pods from the update revision.
+/// The write of a revision that precedes the work on Pods.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// No write.
+    /// The revisions are as needed.
     Nothing,
-    /// An older revision becomes the newest.
+    /// An earlier revision equals the template and becomes the newest.
     Renumber {
-        /// The revision.
+        /// The earlier revision.
         revision: RevisionRef,
-        /// Its new number.
+        /// The new value of the field `revision`.
         number: i64,
     },
-    /// The revision is stored.
+    /// The template is new, and its revision is stored.
     Create {
-        /// Its number.
+        /// The value of the field `revision`.
         number: i64,
     },
 }
 
-/// A revision that Pods are made from.
+/// A revision from which Pods are created.
 #[derive(Clone, Debug)]
 pub struct Revision {
-    /// Its name, which Pods carry in a label.
+    /// `metadata.name`, which Pods have in the label `controller-revision-hash`.
     pub name: Text,
-    /// Where its Pod template is found.
+    /// The place of the Pod template.
     pub source: Source,
 }
 
-/// Where the Pod template of a revision is found.
+/// The place of a revision's Pod template.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// In the data of this stored revision, which are read from the server: the cache has none.
+    /// In this stored revision. The template is read from the server, because the cache keeps only a digest of the data.
     Stored(RevisionRef),
-    /// In the set: the stored revision holds the same template.
+    /// In the set, because the stored revision holds the same template.
     StoredTemplate(Arc<PodTemplate>),
-    /// In the set, whose revision this sync stores.
+    /// In the set, because this sync stores the revision.
     Template(Arc<PodTemplate>),
-    /// Nowhere: only the status of a set that is being deleted names the revision.
+    /// Unavailable, because only the status of a terminating set names the revision.
     Recorded,
 }
 
 impl Revision {
-    /// A revision that is stored. `template` is that of the set.
+    /// Creates a [`Revision`] from a stored one. `template` is the set's template.
     pub fn stored(revision: &RevisionRef, template: &Arc<PodTemplate>) -> Self {
         let source = if revision.holds(template.data()) {
             Source::StoredTemplate(Arc::clone(template))
@@ -96,14 +96,14 @@ impl Revision {
         Self { name: Text::new(&revision.meta.name), source }
     }
 
-    /// The revision of a set's template under that name.
+    /// Creates the revision `name` of the set's template.
     pub fn of_template(template: &Arc<PodTemplate>, name: &str) -> Self {
         Self { name: Text::new(name), source: Source::Template(Arc::clone(template)) }
     }
 }
 
 impl Source {
-    /// The Pod template, unless it is read from the server.
+    /// Returns the Pod template if the set holds it; `None` if it must be read from the server.
     pub fn known(&self) -> Option<Value> {
         match self {
             Self::StoredTemplate(template) | Self::Template(template) => revision::template_in(template.data().bytes()),

@@ -45,8 +45,9 @@ impl Ground {
     }
 }
 
+/// STATEFULSET-3.
 #[tokio::test(start_paused = true)]
-async fn a_pod_brings_its_set() {
+async fn a_pod_event_enqueues_its_set() {
     for (event, keys) in [
         (Event::Added(cached(&pod(0), 1)), 1),
         (Event::Deleted(cached(&pod(0), 1)), 1),
@@ -61,11 +62,12 @@ async fn a_pod_brings_its_set() {
     }
     let ground = ground(0);
     ground.watch.on_pod(&Event::Added(cached(&pod(0), 1)), Origin::Initial);
-    assert!(ground.watch.queue.is_empty(), "every set comes by itself at the start");
+    assert!(ground.watch.queue.is_empty(), "the first list of sets enqueues every set");
 }
 
+/// STATEFULSET-4.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_got_ready_brings_its_set_again_once_it_is_available() {
+async fn a_pod_that_became_ready_enqueues_its_set_again_when_it_becomes_available() {
     let ground = ground(10);
     let change = Event::Updated { old: cached(&pod(0).unready(), 1), new: cached(&pod(0).ready(0), 2) };
     assert_eq!(ground.brings(&change), 1);
@@ -77,6 +79,7 @@ async fn a_pod_that_got_ready_brings_its_set_again_once_it_is_available() {
     assert_eq!(ground.watch.queue.next().await, Some(key));
 }
 
+/// STATEFULSET-5, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
 async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
     let ground = ground(0);
@@ -92,7 +95,7 @@ async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_of_a_set_that_is_gone() {
+async fn entries_of_a_deleted_set_are_removed() {
     let ground = ground(0);
     let set = ground.watch.sets.get("shop", "web").unwrap().unwrap();
     ground.watch.awaited.replace(&set.metadata.key(), vec![Key::new("shop", "data-web-0")]);

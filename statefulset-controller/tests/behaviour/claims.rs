@@ -1,10 +1,11 @@
-//! Claims are made before Pods, and know with whom they go.
+//! Claims: their creation before Pods, their owner references, and their deletion.
 
 use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{CLAIMS, ME, NS, SETS, World, claims, owners, set};
 
+/// STATEFULSET-15, STATEFULSET-40, STATEFULSET-41, STATEFULSET-47.
 #[tokio::test(start_paused = true)]
 async fn every_pod_has_claims_that_outlive_it() {
     let world = World::new().await;
@@ -21,11 +22,12 @@ async fn every_pod_has_claims_that_outlive_it() {
     world.settle().await;
     world.change(json!({"replicas": 2})).await;
     world.settle().await;
-    assert_eq!(world.asked("create", CLAIMS), 2, "they are used again");
+    assert_eq!(world.asked("create", CLAIMS), 2, "the claims are used again");
 }
 
+/// STATEFULSET-63.
 #[tokio::test(start_paused = true)]
-async fn more_claims_than_a_sync_writes_are_ready_before_their_pod_comes_or_goes() {
+async fn more_claims_than_a_sync_writes_come_before_the_creation_and_deletion_of_their_pod() {
     for policy in ["OrderedReady", "Parallel"] {
         let world = World::new().await;
         let mut spec = claims("Delete", "Delete");
@@ -51,12 +53,13 @@ async fn more_claims_than_a_sync_writes_are_ready_before_their_pod_comes_or_goes
         let done = world.done();
         let deleted = done.iter().position(|what| what == "-web-0").unwrap();
         let marked = done[..deleted].iter().filter(|what| what.starts_with("~c")).count();
-        assert_eq!(marked, 250, "{policy}: every claim goes with its Pod");
+        assert_eq!(marked, 250, "{policy}: every claim is deleted with its Pod");
     }
 }
 
+/// STATEFULSET-43, STATEFULSET-44, STATEFULSET-81.
 #[tokio::test(start_paused = true)]
-async fn claims_go_with_the_set_or_with_their_pods_as_the_policy_says() {
+async fn claims_are_owned_by_the_set_or_the_pod_of_the_retention_policy() {
     let world = World::new().await;
     world.apply(set(2, claims("Delete", "Delete"))).await;
     world.settle().await;
@@ -76,11 +79,12 @@ async fn claims_go_with_the_set_or_with_their_pods_as_the_policy_says() {
     world.settle().await;
     assert!(of("data-web-0").await.is_empty());
     assert!(world.told("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
-    assert_eq!(world.asked("patch", "pods") + world.asked("update", "pods"), 0, "the Pod is as it was");
+    assert_eq!(world.asked("patch", "pods") + world.asked("update", "pods"), 0, "the Pod itself is not written");
 }
 
+/// STATEFULSET-42, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_goes_with_the_pod_before_is_waited_for() {
+async fn a_pod_waits_for_the_deletion_of_the_claim_of_the_previous_pod() {
     let world = World::new().await;
     world.apply(set(2, claims("Retain", "Delete"))).await;
     world.settle().await;
@@ -89,8 +93,10 @@ async fn a_claim_that_goes_with_the_pod_before_is_waited_for() {
     world.change(json!({"replicas": 2})).await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0"]);
-    assert!(world.explain()["waiting"].to_string().contains("claim data-web-1 is deleted with the Pod before it"));
-    // The garbage collector comes, and nothing else happens.
+    assert!(
+        world.explain()["waiting"].to_string().contains("claim data-web-1 of the previous Pod is still to be deleted")
+    );
+    // The garbage collector deletes the claim, and nothing else happens.
     world.sandbox.delete(CLAIMS, Some(NS), "data-web-1").await.unwrap();
     world.unprotect("data-web-1").await;
     world.settle().await;
@@ -98,8 +104,9 @@ async fn a_claim_that_goes_with_the_pod_before_is_waited_for() {
     assert!(owners(&world.get(CLAIMS, "data-web-1").await).is_empty());
 }
 
+/// STATEFULSET-42, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_being_deleted_makes_the_next_pod_wait() {
+async fn a_pod_waits_for_the_end_of_a_terminating_claim() {
     let world = World::new().await;
     world.apply(set(1, claims("Retain", "Retain"))).await;
     world.settle().await;
@@ -117,11 +124,12 @@ async fn a_claim_that_is_being_deleted_makes_the_next_pod_wait() {
     world.wait(600).await;
     world.unprotect("data-web-0").await;
     world.wait(2).await;
-    assert_eq!(world.names("pods").await, ["web-0"], "it comes as soon as the claim is gone");
+    assert_eq!(world.names("pods").await, ["web-0"], "the Pod is created as soon as the claim is deleted");
 }
 
+/// STATEFULSET-41.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_lost_while_its_pod_is_pending_is_made_again() {
+async fn a_deleted_claim_of_a_pending_pod_is_created_again() {
     let world = World::new().await;
     let mut pending = set(1, claims("Retain", "Retain"));
     pending["spec"]["template"]["spec"]["nodeSelector"] = json!({"no": "where"});
@@ -135,8 +143,9 @@ async fn a_claim_that_is_lost_while_its_pod_is_pending_is_made_again() {
     assert_eq!(world.names(CLAIMS).await, ["data-web-0"]);
 }
 
+/// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_cannot_be_made_is_told_of() {
+async fn a_refused_claim_is_reported() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource(CLAIMS));
     world.apply(set(1, claims("Retain", "Retain"))).await;
@@ -155,8 +164,9 @@ async fn a_claim_that_cannot_be_made_is_told_of() {
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-45.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_somebody_else_manages_is_left_alone() {
+async fn a_claim_of_another_controller_is_not_changed() {
     let world = World::new().await;
     let owner =
         json!([{"apiVersion": "example.com/v1", "kind": "Backup", "name": "b", "uid": "b-uid", "controller": true}]);
@@ -173,6 +183,7 @@ async fn a_claim_that_somebody_else_manages_is_left_alone() {
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-48.
 #[tokio::test(start_paused = true)]
 async fn claims_get_their_owner_although_their_pod_is_refused() {
     let world = World::new().await;
@@ -188,18 +199,23 @@ async fn claims_get_their_owner_although_their_pod_is_refused() {
             .told("Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" is forbidden")
             .await
     );
-    assert_eq!(owners(&world.get(CLAIMS, "data-web-0").await), ["StatefulSet web"], "or it would outlive the set");
+    assert_eq!(
+        owners(&world.get(CLAIMS, "data-web-0").await),
+        ["StatefulSet web"],
+        "otherwise the claim would outlive the set"
+    );
     assert!(!world.told("Warning FailedUpdate").await);
 }
 
+/// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_told_of_before_the_owners_of_its_claims_are_written() {
+async fn the_creation_of_a_pod_is_reported_before_the_owners_of_its_claims_are_written() {
     let world = World::new().await;
     world.apply(set(1, claims("Delete", "Retain"))).await;
     world.settle().await;
     let created = "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful";
     assert!(world.told(created).await);
-    // The claim is there already when the Pod comes again, and the volume binder is faster.
+    // The claim exists already when the Pod is created again, and the volume binder writes it first.
     world.merge(CLAIMS, "data-web-0", json!({"metadata": {"ownerReferences": null}})).await;
     world.sandbox.faults().add(Rule::new(Action::Conflict).identity(ME).verb("patch").resource(CLAIMS).times(1));
     let count = async || {
@@ -215,8 +231,9 @@ async fn a_pod_is_told_of_before_the_owners_of_its_claims_are_written() {
     assert!(!world.told("Warning").await, "{:#?}", world.events().await);
 }
 
+/// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
-async fn claims_that_are_made_with_their_pod_get_their_owner_without_a_conflict() {
+async fn claims_created_with_their_pod_get_their_owner_without_a_conflict() {
     let world = World::new().await;
     world.apply(set(3, claims("Delete", "Delete"))).await;
     world.settle().await;
@@ -226,9 +243,10 @@ async fn claims_that_are_made_with_their_pod_get_their_owner_without_a_conflict(
     assert_eq!(world.asked("patch", CLAIMS), 3, "one write each");
 }
 
-/// The volume binder writes a new claim as soon as its Pod is there. The owner is written with the next event of the Pod.
+/// The volume binder writes a new claim as soon as its Pod exists. The next event of the Pod adds the owner reference.
+/// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
-async fn a_new_claim_is_left_to_the_volume_binder_until_its_pod_is_seen() {
+async fn a_new_claim_is_not_written_until_the_cache_shows_its_pod() {
     let world = World::new().await;
     world.sandbox.faults().hold_watch(ME, "pods");
     world.apply(set(1, claims("Delete", "Delete"))).await;
@@ -239,8 +257,9 @@ async fn a_new_claim_is_left_to_the_volume_binder_until_its_pod_is_seen() {
     assert_eq!(world.done(), ["+data-web-0", "+web-0", "~data-web-0"]);
 }
 
+/// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
-async fn several_problems_with_claims_are_told_as_go_tells_them() {
+async fn several_failures_of_claims_are_listed_as_in_go() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource(CLAIMS));
     let mut two = set(1, claims("Retain", "Retain"));
@@ -256,8 +275,9 @@ async fn several_problems_with_claims_are_told_as_go_tells_them() {
     assert!(event.is_some_and(|e| e.contains(", failed to create PVC log-web-0: ") && e.ends_with(']')), "{events:#?}");
 }
 
+/// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_the_cache_does_not_show_yet_is_told_of_on_the_pod() {
+async fn a_claim_that_the_cache_does_not_show_yet_is_reported_for_the_pod() {
     let world = World::new().await;
     world.sandbox.faults().hold_watch(ME, CLAIMS);
     let mut claim = set(1, claims("Retain", "Retain"))["spec"]["volumeClaimTemplates"][0].clone();
@@ -271,14 +291,17 @@ async fn a_claim_that_the_cache_does_not_show_yet_is_told_of_on_the_pod() {
     let pod =
         "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: ";
     assert!(events.iter().any(|e| e.starts_with(pod) && e.ends_with("already exists")), "{events:#?}");
-    assert!(!events.iter().any(|e| e.contains("Create Claim")), "of the claim nothing is told: {events:#?}");
+    assert!(
+        !events.iter().any(|e| e.contains("Create Claim")),
+        "there is no Event about the claim itself: {events:#?}"
+    );
     world.sandbox.faults().release_watch(ME, CLAIMS);
     world.wait(20).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_owner_of_a_claim_is_told_in_upstreams_words() {
+async fn a_refused_owner_of_a_claim_is_reported_in_the_words_of_upstream() {
     let world = World::new().await;
     world.apply(set(1, claims("Retain", "Retain"))).await;
     world.settle().await;
@@ -291,8 +314,9 @@ async fn a_refused_owner_of_a_claim_is_told_in_upstreams_words() {
     assert!(world.told(start).await, "{:#?}", world.events().await);
 }
 
+/// STATEFULSET-45.
 #[tokio::test(start_paused = true)]
-async fn a_conflict_over_the_claim_of_a_condemned_pod_is_told_only_if_it_is_written() {
+async fn a_conflict_over_the_claim_of_a_condemned_pod_is_reported_only_if_the_claim_is_written() {
     let event = "Warning ConflictingController PersistentVolumeClaim data-web-1";
     for own_reference in [false, true] {
         let world = World::new().await;
@@ -318,8 +342,9 @@ async fn a_conflict_over_the_claim_of_a_condemned_pod_is_told_only_if_it_is_writ
     }
 }
 
+/// STATEFULSET-88.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_gives_less_than_its_template_requests_is_told_of_once() {
+async fn a_claim_that_falls_short_of_its_template_is_reported_once() {
     let world = World::new().await;
     let claim = |name: &str, size: &str| {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NS},
@@ -333,7 +358,7 @@ async fn a_claim_that_gives_less_than_its_template_requests_is_told_of_once() {
     world.settle().await;
     assert_eq!(world.done(), ["+web-0", "+web-1", "+web-2"], "the claims are used as they are");
     let event = "Warning ClaimMismatch PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data \
-                 and is used as it is: it requests 512Mi of storage, and the template 1Gi";
+                 and is used as it is: it requests 512Mi of storage, and the template requests 1Gi";
     assert!(world.told(event).await, "{:#?}", world.events().await);
     assert!(!world.told("Warning ClaimMismatch PersistentVolumeClaim data-web-1").await, "it was expanded");
     for n in 0..20 {
@@ -342,8 +367,8 @@ async fn a_claim_that_gives_less_than_its_template_requests_is_told_of_once() {
     }
     assert_eq!(world.count("ClaimMismatch").await, 1, "{:#?}", world.events().await);
     let waiting = world.explain()["waiting"].to_string();
-    assert!(waiting.contains("the template 1Gi (1 more claim likewise)"), "{waiting}");
-    // Another difference is told as well.
+    assert!(waiting.contains("the template requests 1Gi (1 more claim likewise)"), "{waiting}");
+    // Another difference is reported as well.
     world.sandbox.delete(CLAIMS, Some(NS), "data-web-2").await.unwrap();
     world.unprotect("data-web-2").await;
     world.apply(claim("data-web-2", "256Mi")).await;

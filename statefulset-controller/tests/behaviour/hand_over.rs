@@ -1,12 +1,13 @@
-//! From one process to the next, and from upstream's.
+//! Take-over from an earlier process, and from upstream's controller.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, claims, set};
 
+/// STATEFULSET-60.
 #[tokio::test(start_paused = true)]
-async fn a_settled_set_is_taken_over_without_a_write() {
+async fn the_take_over_of_a_settled_set_writes_nothing() {
     let mut world = World::new().await;
     world.apply(set(3, claims("Delete", "Delete"))).await;
     world.settle().await;
@@ -17,13 +18,14 @@ async fn a_settled_set_is_taken_over_without_a_write() {
     assert!(world.written().is_empty(), "{:?}", world.written());
 }
 
+/// STATEFULSET-35.
 #[tokio::test(start_paused = true)]
-async fn an_older_servers_revision_restarts_nothing() {
+async fn a_revision_of_an_earlier_server_version_restarts_no_pod() {
     let mut world = World::new().await;
     world.apply(set(2, json!({}))).await;
     world.settle().await;
     world.crash();
-    // As a controller of a server up to 1.33 stored it: with a null, and so under another name.
+    // A controller of a server up to 1.33 stored the revision with a null, and so with another hash in its name.
     let name = world.names(REVISIONS).await.remove(0);
     let mut old = world.get(REVISIONS, &name).await;
     old["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
@@ -42,8 +44,9 @@ async fn an_older_servers_revision_restarts_nothing() {
     assert!(world.written().is_empty(), "{:?}", world.written());
 }
 
+/// STATEFULSET-61.
 #[tokio::test(start_paused = true)]
-async fn a_crash_at_any_write_changes_nothing_in_the_end() {
+async fn a_crash_at_any_write_does_not_change_the_final_state() {
     for at in 0..24 {
         for lost in [Action::CutBefore, Action::CutAfter] {
             let mut world = World::new().await;
@@ -51,7 +54,7 @@ async fn a_crash_at_any_write_changes_nothing_in_the_end() {
             world.settle().await;
             world.forget();
             for verb in ["create", "patch", "delete", "update"] {
-                // Everything after that many writes is lost.
+                // Every further write of this verb is lost.
                 world.sandbox.faults().add(Rule::new(lost.clone()).identity(ME).verb(verb).skip(at / 4));
             }
             world.roll_out("img:2", json!({})).await;

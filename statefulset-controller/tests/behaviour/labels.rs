@@ -1,4 +1,4 @@
-//! Pods that lose their labels, which the watch then does not show.
+//! Pods that lose their labels, so that the watch no longer shows them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::world::{ME, NS, SETS, World, owners, set};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
-/// The world with a set of so many Pods, all ready.
+/// Starts a world with a set of `replicas` Pods, all ready.
 async fn settled(replicas: i32, spec: Value) -> World {
     let world = World::new().await;
     world.apply(set(replicas, spec)).await;
@@ -31,9 +31,10 @@ async fn owners_of(world: &World, pod: &str) -> Vec<String> {
 }
 
 /// Upstream: `test/e2e/apps/statefulset.go`, "should adopt matching orphans and release non-matching pods".
+/// STATEFULSET-7, STATEFULSET-79.
 #[tokio::test(start_paused = true)]
 async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released() {
-    // A rolling update would replace the Pod, which has lost its revision.
+    // With a rolling update, the Pod would be replaced, because it has lost the label of its revision.
     let world = settled(1, json!({"updateStrategy": {"type": "OnDelete"}})).await;
     let before = uid(&world, "web-0").await;
     world.merge("pods", "web-0", json!({"metadata": {"ownerReferences": null}})).await;
@@ -53,7 +54,7 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released(
     assert_eq!(world.status().await["readyReplicas"], 1);
     assert!(world.told("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
 
-    // The watch shows it again.
+    // The watch shows the Pod again.
     let reads = world.asked("list", "pods");
     assert!(reads <= 8, "{reads} reads");
     world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
@@ -62,6 +63,7 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released(
     assert_eq!(world.asked("list", "pods"), reads);
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_released_pod_is_adopted_within_a_minute_of_its_labels_coming_back() {
     let world = settled(1, json!({})).await;
@@ -73,6 +75,7 @@ async fn a_released_pod_is_adopted_within_a_minute_of_its_labels_coming_back() {
     assert_eq!(owners_of(&world, "web-0").await, ["StatefulSet web"]);
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_the_label_of_its_name_gets_it_back_and_is_not_replaced() {
     for patch in [json!({POD_NAME: null}), json!({POD_NAME: null, "apps.kubernetes.io/pod-index": null})] {
@@ -89,6 +92,7 @@ async fn a_pod_without_the_label_of_its_name_gets_it_back_and_is_not_replaced() 
     }
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_gets_the_label_back_although_a_pod_before_it_is_not_ready() {
     let world = settled(3, json!({})).await;
@@ -99,13 +103,14 @@ async fn a_pod_gets_the_label_back_although_a_pod_before_it_is_not_ready() {
     assert_eq!(world.get("pods", "web-2").await["metadata"]["labels"][POD_NAME], "web-2");
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
-async fn no_pod_is_created_while_nobody_knows_whether_the_old_one_is_gone() {
+async fn no_pod_is_created_until_the_read_of_a_hidden_pod_is_answered() {
     let world = settled(1, json!({})).await;
     let slow = Rule::new(Action::Latency(Duration::from_secs(20))).identity(ME).verb("list").resource("pods");
     world.sandbox.faults().add(slow);
     set_labels(&world, "web-0", Value::Null).await;
-    // Something else has the set synced.
+    // Another event causes a sync of the set.
     world.merge(SETS, "web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
     world.wait(15).await;
     assert_eq!((world.asked("create", "pods"), world.status().await["replicas"].clone()), (0, json!(1)));
@@ -113,6 +118,7 @@ async fn no_pod_is_created_while_nobody_knows_whether_the_old_one_is_gone() {
     assert!(owners_of(&world, "web-0").await.is_empty());
 }
 
+/// STATEFULSET-79.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_lost_the_label_while_no_process_ran_is_found_by_its_name() {
     let mut world = settled(2, json!({})).await;
@@ -129,8 +135,9 @@ async fn a_pod_that_lost_the_label_while_no_process_ran_is_found_by_its_name() {
     assert_eq!(world.count("FailedCreate").await, 0);
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_labels_nobody_may_change_costs_few_requests() {
+async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests() {
     let world = settled(1, json!({})).await;
     world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("pods"));
     set_labels(&world, "web-0", json!({POD_NAME: null})).await;
@@ -142,6 +149,7 @@ async fn a_pod_whose_labels_nobody_may_change_costs_few_requests() {
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_not_read() {
     let world = settled(3, json!({})).await;
@@ -155,7 +163,7 @@ async fn deleted_pods_are_not_read() {
     assert_eq!((world.asked("list", "pods"), world.asked("get", "pods")), (0, 0));
 }
 
-/// Has a webhook take the label of the controller away whenever the controller writes a Pod.
+/// Installs a webhook that removes the label whenever the controller writes a Pod.
 fn strip(world: &World) {
     let path = format!("/metadata/labels/{}", POD_NAME.replace('/', "~1"));
     let patch = json!([{"op": "add", "path": path, "value": ""}, {"op": "remove", "path": path}]);
@@ -165,6 +173,7 @@ fn strip(world: &World) {
     }
 }
 
+/// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_removes_the_label_delays_a_set_and_does_not_stop_it() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Pods that others made under the names of a set's Pods.
+//! Pods of other clients that have the names of a set's Pods.
 
 use std::time::Duration;
 
@@ -23,12 +23,13 @@ fn replica_set() -> Value {
     json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs-uid", "controller": true}])
 }
 
-/// How often a set tried to create a Pod in an hour, read Pods, and told of a failure.
+/// Counts the attempts to create a Pod, the reads of Pods, and the `FailedCreate` Events within an hour.
 async fn hour(world: &World) -> (u64, u64, i64) {
     world.wait(3600).await;
     (world.asked("create", "pods"), world.asked("get", "pods"), world.count("FailedCreate").await)
 }
 
+/// STATEFULSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
     let unselected = "is not selected by the StatefulSet";
@@ -43,24 +44,25 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
         world.apply(stray).await;
         world.forget();
         world.apply(set(1, json!({}))).await;
-        let (creates, read, told) = hour(&world).await;
+        let (creates, read, events) = hour(&world).await;
         assert!((10..=25).contains(&creates), "{holder}: it backs off: {creates}");
         let reads = if reads_each_time { creates } else { u64::from(!is_labelled) };
-        assert_eq!((read, told), (reads, 1), "{holder}: {:#?}", world.events().await);
+        assert_eq!((read, events), (reads, 1), "{holder}: {:#?}", world.events().await);
         let event =
             "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists";
         assert!(world.told(&format!("{event} and {holder}")).await, "{:#?}", world.events().await);
         assert_eq!(world.images().await, ["web-0 img:0"]);
-        // A hidden Pod that may be adopted one day is read once a minute.
+        // A hidden Pod that may be adopted later is read once a minute.
         let repeated = world.asked("list", "pods");
         assert!(if reads == 1 { (55..=75).contains(&repeated) } else { repeated == 0 }, "{holder}: {repeated}");
-        let (creates, read, told) = hour(&world).await;
-        assert!(read <= creates && told <= 2, "{holder}: {read} reads, {told} Events");
+        let (creates, read, events) = hour(&world).await;
+        assert!(read <= creates && events <= 2, "{holder}: {read} reads, {events} Events");
     }
 }
 
+/// STATEFULSET-77.
 #[tokio::test(start_paused = true)]
-async fn a_set_goes_on_soon_after_an_orphan_gives_its_name_up() {
+async fn a_set_continues_soon_after_an_orphan_with_its_pod_name_is_deleted() {
     for (orphan, seconds) in [(pod("web-0", "other", json!([])), 0), (unlabelled("web-0", "other", json!([])), 60)] {
         let world = World::new().await;
         world.apply(orphan).await;
@@ -70,18 +72,19 @@ async fn a_set_goes_on_soon_after_an_orphan_gives_its_name_up() {
         world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
         world.wait(seconds).await;
         world.settle().await;
-        assert_eq!(world.done(), ["+web-0"], "the back-off is minutes by now");
+        assert_eq!(world.done(), ["+web-0"], "the back-off has grown to minutes");
         assert_eq!(world.status().await["readyReplicas"], 1);
     }
 }
 
+/// STATEFULSET-79.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_replaced_by_hand_is_adopted_without_an_event_of_failure() {
+async fn a_pod_that_was_replaced_by_hand_is_adopted_without_a_failed_create_event() {
     let world = World::new().await;
     world.apply(set(1, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
     world.settle().await;
     world.forget();
-    // The controller sees the deletion seconds before the new Pod, which is there by then.
+    // The controller sees the deletion seconds later, when the new Pod already exists.
     world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
     let before = world.get("pods", "web-0").await["metadata"]["uid"].clone();
     world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
@@ -90,9 +93,9 @@ async fn a_pod_that_was_replaced_by_hand_is_adopted_without_an_event_of_failure(
     }
     world.clock.sleep(Duration::from_secs(1)).await;
     world.apply(unlabelled("web-0", "web", json!([]))).await;
-    let (creates, reads, told) = hour(&world).await;
-    assert!((1..=15).contains(&creates), "it tries until it finds the Pod: {creates}");
-    assert!(reads <= creates && told == 0, "{reads} reads, {:#?}", world.events().await);
+    let (creates, reads, events) = hour(&world).await;
+    assert!((1..=15).contains(&creates), "the set retries until it finds the Pod: {creates}");
+    assert!(reads <= creates && events == 0, "{reads} reads, {:#?}", world.events().await);
     let after = world.get("pods", "web-0").await;
     assert_ne!(after["metadata"]["uid"], before);
     assert_eq!(owners(&after), ["StatefulSet web"]);
@@ -100,6 +103,7 @@ async fn a_pod_that_was_replaced_by_hand_is_adopted_without_an_event_of_failure(
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
+/// STATEFULSET-11, STATEFULSET-12.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_leading_zeros_out_of_range_is_deleted() {
     let world = World::new().await;
@@ -117,25 +121,26 @@ async fn a_pod_with_leading_zeros_out_of_range_is_deleted() {
     assert_eq!(world.status().await["replicas"], 2);
 }
 
+/// STATEFULSET-12, STATEFULSET-76.
 #[tokio::test(start_paused = true)]
-async fn a_pod_with_leading_zeros_in_range_takes_the_place_of_the_pod() {
+async fn a_pod_with_leading_zeros_in_range_occupies_its_ordinal() {
     let world = World::new().await;
     world.apply(pod("web-01", "web", json!([]))).await;
     world.settle().await;
     world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
     world.forget();
     world.wait(3600).await;
-    assert_eq!(world.names("pods").await, ["web-0", "web-01"], "ordinal 1 has its Pod");
+    assert_eq!(world.names("pods").await, ["web-0", "web-01"], "web-01 occupies ordinal 1");
     assert_eq!(world.status().await["replicas"], 2);
     let event = "Warning FailedUpdate Update Pod web-01 in StatefulSet web failed error: it has the ordinal of Pod web-1, \
                  and a Pod cannot be renamed";
     assert!(world.told(event).await, "{:#?}", world.events().await);
     assert!((1..=30).contains(&world.count("FailedUpdate").await), "it backs off");
-    assert_eq!(world.asked("patch", "pods"), 1, "the adoption: what cannot succeed is not sent");
+    assert_eq!(world.asked("patch", "pods"), 1, "only the adoption: a rename, which cannot succeed, is not sent");
     world.sandbox.delete("pods", Some(NS), "web-01").await.unwrap();
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1"]);
-    // Beside the Pod of its ordinal it is left alone.
+    // Beside `web-1`, `web-01` is ignored.
     world.apply(pod("web-01", "web", json!([]))).await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0", "web-01", "web-1"]);

@@ -1,4 +1,4 @@
-//! The history of the template.
+//! The revisions of a set.
 
 use serde_json::{Value, json};
 
@@ -17,8 +17,9 @@ fn numbered(list: &[(i64, &str)]) -> Vec<(i64, String)> {
     list.iter().map(|(number, image)| (*number, (*image).to_owned())).collect()
 }
 
+/// STATEFULSET-32, STATEFULSET-33.
 #[tokio::test(start_paused = true)]
-async fn a_revision_is_stored_and_named_after_its_template() {
+async fn a_revision_is_named_after_the_hash_of_its_template() {
     let world = World::new().await;
     let mut object = set(1, json!({}));
     object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
@@ -33,8 +34,9 @@ async fn a_revision_is_stored_and_named_after_its_template() {
     assert_eq!(revision["data"]["spec"]["template"]["$patch"], "replace");
 }
 
+/// STATEFULSET-34.
 #[tokio::test(start_paused = true)]
-async fn the_template_of_before_is_numbered_anew_and_its_pods_stay() {
+async fn the_revision_of_an_earlier_template_is_renumbered_and_its_pods_stay() {
     let world = World::new().await;
     world.apply(set(2, json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}))).await;
     world.settle().await;
@@ -50,8 +52,9 @@ async fn the_template_of_before_is_numbered_anew_and_its_pods_stay() {
     assert_eq!(status["currentRevision"], status["updateRevision"]);
 }
 
+/// STATEFULSET-38.
 #[tokio::test(start_paused = true)]
-async fn as_many_as_the_limit_says_are_kept() {
+async fn unused_revisions_are_kept_up_to_the_limit() {
     let world = World::new().await;
     world.apply(set(0, json!({"revisionHistoryLimit": 2}))).await;
     for version in 2..7 {
@@ -62,8 +65,9 @@ async fn as_many_as_the_limit_says_are_kept() {
     assert_eq!(numbers(&world).await, numbered(&[(4, "img:4"), (5, "img:5"), (6, "img:6")]));
 }
 
+/// STATEFULSET-36.
 #[tokio::test(start_paused = true)]
-async fn a_name_that_another_template_has_is_counted_as_a_collision() {
+async fn a_name_taken_by_other_data_counts_as_a_collision() {
     let world = World::new().await;
     world.apply(set(1, json!({}))).await;
     world.settle().await;
@@ -72,7 +76,7 @@ async fn a_name_that_another_template_has_is_counted_as_a_collision() {
     world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
     world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
     world.settle().await;
-    // Somebody else's, of that very name.
+    // A revision of another client takes the same name.
     world
         .apply(
             json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NS},
@@ -98,8 +102,9 @@ async fn a_name_that_another_template_has_is_counted_as_a_collision() {
     assert!(world.written().is_empty(), "{:?}", world.written());
 }
 
+/// STATEFULSET-10.
 #[tokio::test(start_paused = true)]
-async fn revisions_of_nobody_that_it_selects_are_taken_over() {
+async fn orphaned_revisions_that_match_are_adopted() {
     let world = World::new().await;
     world.apply(set(1, json!({}))).await;
     world.settle().await;
@@ -112,8 +117,9 @@ async fn revisions_of_nobody_that_it_selects_are_taken_over() {
     assert_eq!(numbers(&world).await.len(), 1);
 }
 
+/// STATEFULSET-72.
 #[tokio::test(start_paused = true)]
-async fn conditions_of_others_stay_in_the_status() {
+async fn conditions_of_other_writers_stay_in_the_status() {
     let world = World::new().await;
     world.apply(set(1, json!({}))).await;
     world.settle().await;
@@ -130,6 +136,7 @@ async fn conditions_of_others_stay_in_the_status() {
     assert_eq!((&status["conditions"][0]["type"], &status["replicas"]), (&json!("Checked"), &json!(2)));
 }
 
+/// STATEFULSET-83.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
     let world = World::new().await;
@@ -142,7 +149,7 @@ async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
     world.sandbox.delete(SETS, Some(NS), "web").await.unwrap();
     world.settle().await;
     world.forget();
-    // As the garbage collector does it.
+    // The garbage collector orphans the children like this.
     for revision in &revisions {
         world.merge(REVISIONS, revision, json!({"metadata": {"ownerReferences": null}})).await;
     }
@@ -157,6 +164,7 @@ async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
     assert!(revisions.contains(&status["updateRevision"].as_str().unwrap().to_owned()), "{status}");
 }
 
+/// STATEFULSET-36.
 #[tokio::test(start_paused = true)]
 async fn a_collision_with_the_current_revision_does_not_make_the_rollout_look_complete() {
     let world = World::new().await;
@@ -168,7 +176,7 @@ async fn a_collision_with_the_current_revision_does_not_make_the_rollout_look_co
     let taken = world.status().await["updateRevision"].as_str().unwrap().to_owned();
     world.roll_out("img:1", json!({})).await;
     world.settle().await;
-    // The next rollout wants a name that the current revision has. Only a restart brings that about here: names are hashes.
+    // The next rollout needs a name that the current revision has. Names are hashes, so the test has to construct this case.
     let mut object = world.get(REVISIONS, before.as_str().unwrap()).await;
     world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
     world.settle().await;

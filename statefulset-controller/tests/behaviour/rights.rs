@@ -1,4 +1,4 @@
-//! Servers with the admission plugin `OwnerReferencesPermissionEnforcement`, and controllers that lack a right.
+//! Missing rights, on a server with the admission plugin `OwnerReferencesPermissionEnforcement`.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,8 @@ const UNDELETABLE: &str = "cannot set an ownerRef on a resource you can't delete
 const UNFINALIZABLE: &str =
     "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
 
-/// Rules that allow everything the controller does, except to delete what is not named here and to set finalizers of others.
+/// Rules that allow all requests of the controller, except deletions of resources that are not in `deletable` and changes of
+/// finalizers that are not in `finalizable`.
 fn rules(deletable: &[&str], finalizable: &[&str]) -> Value {
     let resources = ["pods", "statefulsets", "statefulsets/status", "controllerrevisions", CLAIMS, "events"];
     let rule = |resources: &[&str], verbs: &[&str]| json!({"apiGroups": ["*"], "resources": resources, "verbs": verbs});
@@ -23,7 +24,7 @@ fn all() -> Value {
     rules(&["pods", "controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"])
 }
 
-/// How often Events with this beginning were recorded.
+/// Number of recorded Events whose text begins with `start`, repetitions included.
 async fn told(world: &World, start: &str) -> i64 {
     let events = world.sandbox.list("events", Some(NS)).await.unwrap();
     let of = events.iter().filter(|event| {
@@ -33,8 +34,9 @@ async fn told(world: &World, start: &str) -> i64 {
     of.map(|event| event["count"].as_i64().unwrap_or(1)).sum()
 }
 
+/// STATEFULSET-89.
 #[tokio::test(start_paused = true)]
-async fn a_scale_down_whose_claim_is_denied_an_owner_reports_it_and_continues_once_granted() {
+async fn a_scale_down_reports_a_denied_claim_owner_and_continues_once_it_is_granted() {
     let without = rules(&["pods", "controllerrevisions"], &["statefulsets/finalizers", "pods/finalizers"]);
     let world = World::with_rights(without).await;
     world.apply(set(2, claims("Retain", "Retain"))).await;
@@ -43,7 +45,7 @@ async fn a_scale_down_whose_claim_is_denied_an_owner_reports_it_and_continues_on
     let policy = json!({"whenDeleted": "Retain", "whenScaled": "Delete"});
     world.change(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
     world.wait(60).await;
-    assert_eq!(world.names("pods").await, ["web-0", "web-1"], "its claim would outlive it");
+    assert_eq!(world.names("pods").await, ["web-0", "web-1"], "the claim would outlive its Pod");
     let event = format!(
         "Warning FailedUpdate Update Pod web-1 in StatefulSet web failed error: could not update claim data-web-1 for delete policy ownerRefs: {CLAIMS} \"data-web-1\" is forbidden: {UNDELETABLE}"
     );
@@ -56,6 +58,7 @@ async fn a_scale_down_whose_claim_is_denied_an_owner_reports_it_and_continues_on
     assert_eq!(owners(&world.get(CLAIMS, "data-web-1").await), ["Pod web-1"]);
 }
 
+/// STATEFULSET-89.
 #[tokio::test(start_paused = true)]
 async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let without = rules(&["controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"]);
@@ -82,6 +85,7 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     assert_eq!(owners(&world.get("pods", "web-2").await), ["StatefulSet web"]);
 }
 
+/// STATEFULSET-89.
 #[tokio::test(start_paused = true)]
 async fn a_denied_revision_is_reported() {
     let world = World::with_rights(rules(&["pods", "controllerrevisions", CLAIMS], &["pods/finalizers"])).await;

@@ -1,4 +1,4 @@
-//! A new template reaches Pods.
+//! Rolling updates and `OnDelete`.
 
 use common::settings::Settings;
 use sandbox::{Action, Rule};
@@ -6,8 +6,9 @@ use serde_json::json;
 
 use crate::world::{ME, REVISIONS, World, set};
 
+/// STATEFULSET-27, STATEFULSET-31.
 #[tokio::test(start_paused = true)]
-async fn a_rollout_goes_from_the_highest_one_at_a_time() {
+async fn a_rollout_replaces_one_pod_at_a_time_from_the_highest_ordinal() {
     let world = World::new().await;
     world.apply(set(3, json!({}))).await;
     world.settle().await;
@@ -23,8 +24,9 @@ async fn a_rollout_goes_from_the_highest_one_at_a_time() {
     assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(3), &json!(3)));
 }
 
+/// STATEFULSET-16, STATEFULSET-29.
 #[tokio::test(start_paused = true)]
-async fn a_partition_keeps_the_first_as_they_are_also_when_they_come_back() {
+async fn pods_below_the_partition_keep_their_revision_when_they_are_recreated() {
     let world = World::new().await;
     let partition = |n: i32| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
     world.apply(set(3, partition(2))).await;
@@ -43,8 +45,9 @@ async fn a_partition_keeps_the_first_as_they_are_also_when_they_come_back() {
     assert_eq!(world.images().await, ["web-0 img:2", "web-1 img:2", "web-2 img:2"]);
 }
 
+/// STATEFULSET-2, STATEFULSET-39.
 #[tokio::test(start_paused = true)]
-async fn an_earlier_template_is_read_only_where_a_pod_is_made_from_it() {
+async fn an_earlier_template_is_read_only_to_create_a_pod_from_it() {
     let world = World::new().await;
     let partition = json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 3}}});
     world.apply(set(3, partition)).await;
@@ -58,20 +61,21 @@ async fn an_earlier_template_is_read_only_where_a_pod_is_made_from_it() {
     world.settle().await;
     assert_eq!(world.images().await[1], "web-1 img:1");
     assert_eq!(world.asked("get", REVISIONS), 1);
-    // As long as it cannot be read, the Pod is missing, and an Event says why.
+    // While the revision cannot be read, the Pod is missing, and an Event gives the reason.
     let refuse = Rule::new(Action::InternalError).identity(ME).verb("get").resource("controllerrevisions");
     world.sandbox.faults().add(refuse);
     world.sandbox.delete("pods", Some("shop"), "web-2").await.unwrap();
     world.wait(10).await;
     assert_eq!(world.images().await, ["web-0 img:1", "web-1 img:1"]);
-    let told = "Warning FailedCreate Create Pod web-2 in StatefulSet web failed error: cannot read ControllerRevision";
-    assert!(world.told(&format!("{told} {current}")).await, "{:?}", world.events().await);
+    let start = "Warning FailedCreate Create Pod web-2 in StatefulSet web failed error: cannot read ControllerRevision";
+    assert!(world.told(&format!("{start} {current}")).await, "{:?}", world.events().await);
     assert_eq!(world.status().await["readyReplicas"], json!(2));
     world.sandbox.faults().clear();
     world.settle().await;
     assert_eq!(world.images().await[2], "web-2 img:1");
 }
 
+/// STATEFULSET-2.
 #[tokio::test(start_paused = true)]
 async fn an_earlier_template_is_read_once_for_a_burst_of_pods() {
     let world = World::new().await;
@@ -96,8 +100,9 @@ async fn an_earlier_template_is_read_once_for_a_burst_of_pods() {
     assert!((1..=2).contains(&reads), "{reads} reads; the deletions may be seen in two parts");
 }
 
+/// STATEFULSET-29, STATEFULSET-31.
 #[tokio::test(start_paused = true)]
-async fn on_delete_waits_for_users() {
+async fn on_delete_replaces_only_pods_that_users_delete() {
     let world = World::new().await;
     world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
     world.settle().await;
@@ -108,11 +113,12 @@ async fn on_delete_waits_for_users() {
     world.settle().await;
     assert_eq!(world.images().await, ["web-0 img:2", "web-1 img:1"]);
     let status = world.status().await;
-    assert_ne!(status["currentRevision"], status["updateRevision"], "it is never complete");
+    assert_ne!(status["currentRevision"], status["updateRevision"], "the rollout is never complete");
 }
 
+/// STATEFULSET-30, STATEFULSET-69.
 #[tokio::test(start_paused = true)]
-async fn several_pods_are_updated_at_once_where_the_gate_is_on() {
+async fn several_pods_are_updated_at_the_same_time_with_the_gate() {
     let world = World::with(Settings::new().with_gate("MaxUnavailableStatefulSet", true)).await;
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}});
     world.apply(set(4, json!({"podManagementPolicy": "Parallel", "updateStrategy": strategy}))).await;
@@ -134,11 +140,15 @@ async fn several_pods_are_updated_at_once_where_the_gate_is_on() {
     );
     world.sandbox.delete("statefulsets.apps", Some("shop"), "web").await.unwrap();
     world.wait(1).await;
-    assert!(!world.loops.as_ref().unwrap().metrics().prometheus().contains(labels), "it goes with its set");
+    assert!(
+        !world.loops.as_ref().unwrap().metrics().prometheus().contains(labels),
+        "the series is removed with the set"
+    );
 }
 
+/// STATEFULSET-24.
 #[tokio::test(start_paused = true)]
-async fn the_numbers_move_when_the_first_does() {
+async fn a_new_start_moves_the_range_of_ordinals() {
     let world = World::new().await;
     world.apply(set(3, json!({}))).await;
     world.settle().await;

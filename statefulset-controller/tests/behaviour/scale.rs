@@ -1,12 +1,13 @@
-//! Pods come and go in order.
+//! Creation, deletion, adoption and availability of Pods.
 
 use common::settings::{Settings, TuneValue};
 use serde_json::json;
 
 use crate::world::{SETS, World, name, owners, set};
 
+/// STATEFULSET-13, STATEFULSET-14, STATEFULSET-20, STATEFULSET-55.
 #[tokio::test(start_paused = true)]
-async fn pods_come_one_by_one_with_their_names_and_labels() {
+async fn pods_are_created_one_by_one_with_their_names_and_labels() {
     let world = World::new().await;
     world.apply(set(3, json!({}))).await;
     world.settle().await;
@@ -19,7 +20,7 @@ async fn pods_come_one_by_one_with_their_names_and_labels() {
             "updatedReplicas": 3, "currentRevision": revision, "updateRevision": revision, "collisionCount": 0})
     );
     let mut pod = world.get("pods", "web-1").await;
-    // The node's place comes with the node.
+    // The server copies topology labels from the node.
     pod["metadata"]["labels"].as_object_mut().unwrap().retain(|key, _| !key.starts_with("topology."));
     assert_eq!(
         pod["metadata"]["labels"],
@@ -34,8 +35,9 @@ async fn pods_come_one_by_one_with_their_names_and_labels() {
     );
 }
 
+/// STATEFULSET-20.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_does_not_get_ready_holds_up_those_after_it() {
+async fn an_unready_pod_holds_up_the_pods_after_it() {
     let world = World::new().await;
     let mut slow = set(3, json!({}));
     slow["spec"]["template"]["metadata"]["annotations"] = json!({"sim/ready-after": "60"});
@@ -47,8 +49,9 @@ async fn a_pod_that_does_not_get_ready_holds_up_those_after_it() {
     assert_eq!(world.done(), ["+web-0", "+web-1"]);
 }
 
+/// STATEFULSET-21.
 #[tokio::test(start_paused = true)]
-async fn pods_come_at_once_and_go_at_once_where_they_do_not_wait() {
+async fn parallel_pods_are_created_and_deleted_at_the_same_time() {
     let world = World::new().await;
     let mut slow = set(20, json!({"podManagementPolicy": "Parallel", "ordinals": {"start": 5}}));
     slow["spec"]["template"]["metadata"]["annotations"] = json!({"sim/ready-after": "60"});
@@ -61,8 +64,9 @@ async fn pods_come_at_once_and_go_at_once_where_they_do_not_wait() {
     assert_eq!(world.names("pods").await, ["web-5", "web-6"]);
 }
 
+/// STATEFULSET-20.
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_available_after_a_while_and_the_next_waits_for_that() {
+async fn the_next_pod_waits_for_the_availability_of_the_pod_before() {
     let world = World::new().await;
     world.apply(set(2, json!({"minReadySeconds": 30}))).await;
     world.wait(29).await;
@@ -75,8 +79,9 @@ async fn a_pod_is_available_after_a_while_and_the_next_waits_for_that() {
     assert_eq!(world.status().await["availableReplicas"], 2);
 }
 
+/// STATEFULSET-22, STATEFULSET-55.
 #[tokio::test(start_paused = true)]
-async fn a_scale_down_goes_from_the_highest_and_waits_for_each() {
+async fn a_scale_down_deletes_one_pod_at_a_time_from_the_highest_ordinal() {
     let world = World::new().await;
     world.apply(set(4, json!({}))).await;
     world.settle().await;
@@ -89,8 +94,9 @@ async fn a_scale_down_goes_from_the_highest_and_waits_for_each() {
     assert!(world.told("Normal SuccessfulDelete Delete Pod web-3 in StatefulSet web successful").await);
 }
 
+/// STATEFULSET-17.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_over_or_deleted_comes_back() {
+async fn a_finished_or_deleted_pod_is_replaced() {
     let world = World::new().await;
     world.apply(set(2, json!({}))).await;
     world.settle().await;
@@ -109,8 +115,9 @@ async fn a_pod_that_is_over_or_deleted_comes_back() {
     }
 }
 
+/// STATEFULSET-6, STATEFULSET-7.
 #[tokio::test(start_paused = true)]
-async fn a_stray_of_its_name_is_adopted_and_one_that_is_relabelled_released() {
+async fn an_orphan_with_a_pod_name_is_adopted_and_a_relabelled_pod_is_released() {
     let world = World::new().await;
     let stray = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
@@ -122,17 +129,18 @@ async fn a_stray_of_its_name_is_adopted_and_one_that_is_relabelled_released() {
     world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
     world.settle().await;
     assert_eq!(owners(&world.get("pods", "web-1").await), ["StatefulSet web"]);
-    assert!(owners(&world.get("pods", "web-x").await).is_empty(), "a name that is no number's");
+    assert!(owners(&world.get("pods", "web-x").await).is_empty(), "the name has no ordinal");
     let labels = &world.get("pods", "web-1").await["metadata"]["labels"];
-    assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-1", "it gets what it lacks");
+    assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-1", "the missing label is added");
     assert!(world.told("Normal SuccessfulUpdate Update Pod web-1 in StatefulSet web successful").await);
     world.merge("pods", "web-1", json!({"metadata": {"labels": {"app": "other"}}})).await;
     world.settle().await;
     assert!(owners(&world.get("pods", "web-1").await).is_empty());
 }
 
+/// STATEFULSET-19.
 #[tokio::test(start_paused = true)]
-async fn a_set_that_is_going_makes_and_deletes_nothing() {
+async fn a_terminating_set_creates_and_deletes_nothing() {
     let world = World::new().await;
     world.apply(set(2, json!({}))).await;
     world.settle().await;
@@ -143,11 +151,12 @@ async fn a_set_that_is_going_makes_and_deletes_nothing() {
     world.settle().await;
     assert_eq!(world.done(), Vec::<String>::new());
     assert_eq!(name(&world.sandbox.list("pods", Some("shop")).await.unwrap()[0]), "web-1");
-    assert_eq!(world.status().await["replicas"], 1, "it still counts");
+    assert_eq!(world.status().await["replicas"], 1, "the status still counts Pods");
 }
 
+/// STATEFULSET-68.
 #[tokio::test(start_paused = true)]
-async fn a_template_given_up_is_left_behind_if_the_operator_wants_that() {
+async fn stuck_pods_of_a_rolled_back_template_are_replaced_with_the_tune() {
     for replace in [false, true] {
         let settings = Settings::new().with_tune("replace-stuck-pods", TuneValue::Switch(replace));
         let world = World::with(settings).await;

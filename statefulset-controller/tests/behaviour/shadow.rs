@@ -1,12 +1,13 @@
-//! Shadow mode: Pods become available with time, and nobody acts on it.
+//! Shadow mode: Pods become available with time, and the controller writes nothing.
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::world::{World, set};
 
+/// STATEFULSET-54, STATEFULSET-62.
 #[tokio::test(start_paused = true)]
-async fn a_pod_becomes_available_when_it_is_time_and_nobody_creates_the_next() {
+async fn a_shadow_plans_the_next_pod_on_time_and_does_not_create_it() {
     let mut world = World::new().await;
     world.apply(set(2, json!({"minReadySeconds": 300}))).await;
     world.settle().await;

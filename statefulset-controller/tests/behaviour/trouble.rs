@@ -7,8 +7,9 @@ use serde_json::json;
 
 use crate::world::{CLAIMS, ME, REVISIONS, SETS, World, claims, set};
 
+/// STATEFULSET-57.
 #[tokio::test(start_paused = true)]
-async fn answers_that_are_lost_make_nothing_twice() {
+async fn lost_answers_create_nothing_twice() {
     for (verb, resource) in [
         ("create", "pods"),
         ("create", CLAIMS),
@@ -33,14 +34,15 @@ async fn answers_that_are_lost_make_nothing_twice() {
     }
 }
 
+/// STATEFULSET-53, STATEFULSET-55, STATEFULSET-56.
 #[tokio::test(start_paused = true)]
-async fn a_refused_pod_is_told_of_and_tried_again() {
+async fn a_refused_pod_is_reported_and_tried_again() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource("pods"));
     world.apply(set(2, json!({}))).await;
     world.wait(20).await;
     assert!(world.told("Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: ").await);
-    assert_eq!(world.status().await["observedGeneration"], 1, "the status is written all the same");
+    assert_eq!(world.status().await["observedGeneration"], 1, "the status is written in spite of the refusal");
     let tries = world.asked("create", "pods");
     assert!((5..=14).contains(&tries), "it backs off: {tries}");
     world.sandbox.faults().clear();
@@ -48,8 +50,9 @@ async fn a_refused_pod_is_told_of_and_tried_again() {
     assert_eq!(world.status().await["readyReplicas"], 2);
 }
 
+/// STATEFULSET-55, STATEFULSET-58.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_fails_is_told_of_and_nothing_else_goes() {
+async fn a_failed_deletion_is_reported_and_no_other_pod_is_deleted() {
     let world = World::new().await;
     world.apply(set(3, json!({}))).await;
     world.settle().await;
@@ -64,8 +67,9 @@ async fn a_deletion_that_fails_is_told_of_and_nothing_else_goes() {
     assert!(world.images().await.iter().all(|image| image.ends_with("img:2")));
 }
 
+/// STATEFULSET-74.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_done_on_a_cache_that_lags() {
+async fn a_stale_cache_causes_no_second_write() {
     for held in ["pods", "controllerrevisions", "statefulsets"] {
         let world = World::new().await;
         world.apply(set(3, claims("Delete", "Delete"))).await;
@@ -86,8 +90,9 @@ async fn nothing_is_done_on_a_cache_that_lags() {
     }
 }
 
+/// STATEFULSET-59.
 #[tokio::test(start_paused = true)]
-async fn a_slow_cache_costs_time_and_nothing_else() {
+async fn a_slow_cache_causes_no_further_requests() {
     let world = World::new().await;
     for plural in ["pods", CLAIMS, "statefulsets", "controllerrevisions"] {
         world.sandbox.faults().delay_watch(ME, plural, Duration::from_secs(3));
@@ -99,8 +104,9 @@ async fn a_slow_cache_costs_time_and_nothing_else() {
     assert_eq!(world.asked("create", REVISIONS), 1);
 }
 
+/// STATEFULSET-59.
 #[tokio::test(start_paused = true)]
-async fn a_set_goes_on_as_soon_as_the_cache_shows_its_claim_or_revision() {
+async fn a_set_continues_as_soon_as_the_cache_shows_its_claim_or_revision() {
     for slower in [CLAIMS, "controllerrevisions"] {
         let world = World::new().await;
         world.sandbox.faults().delay_watch(ME, slower, Duration::from_millis(300));
@@ -110,14 +116,15 @@ async fn a_set_goes_on_as_soon_as_the_cache_shows_its_claim_or_revision() {
             world.clock.sleep(Duration::from_millis(100)).await;
             assert!(world.clock.instant() - began < Duration::from_secs(60), "no progress");
         }
-        // Each step waits for the watch of that resource, and for no timer.
+        // Each step waits only for the watch of that resource, and not for a timer.
         let taken = world.clock.instant() - began;
         assert!(taken < Duration::from_millis(1900), "{slower}: {taken:?}");
     }
 }
 
+/// STATEFULSET-9, STATEFULSET-77.
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_its_name_that_is_another_controllers_is_never_touched() {
+async fn a_pod_of_another_controller_with_the_same_name_is_never_changed() {
     let world = World::new().await;
     let owner =
         json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs-uid", "controller": true}]);
@@ -137,8 +144,9 @@ async fn a_pod_of_its_name_that_is_another_controllers_is_never_touched() {
     assert!(world.explain()["lastError"]["error"].as_str().unwrap().contains("already exists"), "{}", world.explain());
 }
 
+/// STATEFULSET-44, STATEFULSET-74.
 #[tokio::test(start_paused = true)]
-async fn condemned_pods_wait_for_the_cache_of_claims() {
+async fn condemned_pods_wait_until_the_cache_shows_their_claims() {
     let world = World::new().await;
     world.apply(set(3, claims("Retain", "Delete"))).await;
     world.settle().await;
@@ -156,14 +164,15 @@ async fn condemned_pods_wait_for_the_cache_of_claims() {
     assert_eq!(world.done(), ["~data-web-2", "~data-web-1", "-web-2", "-web-1"]);
 }
 
+/// STATEFULSET-42.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_about_to_be_deleted_is_not_used_on_an_old_cache() {
+async fn a_claim_that_is_about_to_be_deleted_is_not_used_on_a_stale_cache() {
     let world = World::new().await;
     world.apply(set(2, claims("Retain", "Delete"))).await;
     world.settle().await;
     world.forget();
-    // The claim's owners are written, and the Pod is deleted in the same sync. What is created anew must not use that claim, also
-    // while the cache does not show it.
+    // One sync writes the owners of the claim and deletes the Pod. A new Pod must not use that claim, even while the cache does
+    // not show its new owners.
     world.sandbox.faults().hold_watch(ME, CLAIMS);
     world.change(json!({"replicas": 1})).await;
     world.wait(10).await;
@@ -175,8 +184,9 @@ async fn a_claim_that_is_about_to_be_deleted_is_not_used_on_an_old_cache() {
     assert_eq!(world.asked("create", "pods"), 0, "the claim is about to be deleted: {:?}", world.done());
 }
 
+/// STATEFULSET-71.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_has_changed_since_is_not_deleted() {
+async fn a_pod_that_has_changed_since_the_decision_is_not_deleted() {
     for reason in ["outdated", "condemned", "finished"] {
         let world = World::new().await;
         world.apply(set(3, json!({"podManagementPolicy": "Parallel"}))).await;
@@ -184,7 +194,7 @@ async fn a_pod_that_has_changed_since_is_not_deleted() {
         let uid = async || world.get("pods", "web-2").await["metadata"]["uid"].clone();
         let before = uid().await;
         world.sandbox.faults().hold_watch(ME, "pods");
-        // The Pod is newer than the cache shows. The controller cannot know whether that matters.
+        // The cache shows an earlier version of the Pod. The controller cannot know whether the change matters.
         world.merge("pods", "web-2", json!({"metadata": {"annotations": {"newer": "yes"}}})).await;
         match reason {
             "outdated" => world.roll_out("img:2", json!({})).await,
@@ -197,14 +207,14 @@ async fn a_pod_that_has_changed_since_is_not_deleted() {
                 world.sandbox.faults().add(rule.times(1));
                 world.sandbox.merge("pods", Some("shop"), "web-2", Some("status"), failed).await.unwrap();
                 world.wait(1).await;
-                // It recovers while the deletion is on its way.
+                // The Pod recovers while the deletion is in flight.
                 world.sandbox.faults().hold_watch(ME, "pods");
                 let runs = json!({"status": {"phase": "Running"}});
                 world.sandbox.merge("pods", Some("shop"), "web-2", Some("status"), runs).await.unwrap();
             }
         }
         world.wait(10).await;
-        assert!(world.asked("delete", "pods") > 0, "{reason}: it is tried");
+        assert!(world.asked("delete", "pods") > 0, "{reason}: a deletion is tried");
         assert_eq!(uid().await, before, "{reason}");
         assert!(!world.told("Warning FailedDelete").await, "{reason}");
         world.sandbox.faults().release_watch(ME, "pods");
@@ -212,13 +222,14 @@ async fn a_pod_that_has_changed_since_is_not_deleted() {
         match reason {
             "outdated" => assert_ne!(uid().await, before),
             "condemned" => assert_eq!(world.names("pods").await, ["web-0", "web-1"]),
-            _ => assert_eq!(uid().await, before, "it runs again"),
+            _ => assert_eq!(uid().await, before, "the Pod runs again"),
         }
     }
 }
 
+/// STATEFULSET-71.
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_has_changed_since_is_not_deleted() {
+async fn a_revision_that_has_changed_since_the_decision_is_not_deleted() {
     let world = World::new().await;
     world.apply(set(1, json!({"revisionHistoryLimit": 1}))).await;
     world.settle().await;
@@ -235,6 +246,7 @@ async fn a_revision_that_has_changed_since_is_not_deleted() {
     assert!(!world.names(REVISIONS).await.contains(&first));
 }
 
+/// STATEFULSET-39.
 #[tokio::test(start_paused = true)]
 async fn a_revision_without_a_template_is_reported_and_the_others_work() {
     let world = World::new().await;
@@ -251,7 +263,7 @@ async fn a_revision_without_a_template_is_reported_and_the_others_work() {
     world.settle().await;
     world.sandbox.merge(SETS, Some("shop"), "web", Some("status"), broken).await.unwrap();
     world.settle().await;
-    // Ordinal 0 is below the partition: it comes from the current revision, which holds nothing.
+    // Ordinal 0 is below the partition, so its Pod needs the current revision, which holds no template.
     world.sandbox.delete("pods", Some("shop"), "web-0").await.unwrap();
     world.wait(20).await;
     assert_eq!(world.names("pods").await, ["web-1"]);
@@ -259,14 +271,14 @@ async fn a_revision_without_a_template_is_reported_and_the_others_work() {
     assert!(world.told(event).await, "{:#?}", world.events().await);
     world.apply(other()).await;
     world.wait(20).await;
-    assert!(world.names("pods").await.contains(&"db-0".to_owned()), "other sets go on");
-    // Without a partition the broken revision is not needed any more.
+    assert!(world.names("pods").await.contains(&"db-0".to_owned()), "other sets are synced");
+    // Without a partition, the broken revision is no longer needed.
     world.change(json!({"updateStrategy": {"rollingUpdate": {"partition": 0}}})).await;
     world.wait(60).await;
     assert_eq!(world.status().await["readyReplicas"], 2);
 }
 
-/// Another set.
+/// A set named `db`.
 fn other() -> serde_json::Value {
     let mut other = set(1, json!({}));
     other["metadata"]["name"] = json!("db");
@@ -275,13 +287,14 @@ fn other() -> serde_json::Value {
     other
 }
 
+/// STATEFULSET-54.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     let mut world = World::new().await;
     world.apply(set(1, json!({"minReadySeconds": 30}))).await;
     world.wait(5).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
-    // A process that has seen no Pod become ready, and whose sync begins just before the Pod is available and ends after that.
+    // A new process has seen no Pod become ready. Its sync begins just before the Pod is available, and ends after that.
     world.crash();
     let pod = world.get("pods", "web-0").await;
     let ready = pod["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
@@ -297,8 +310,9 @@ async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     assert_eq!(world.status().await["availableReplicas"], 1, "{}", world.status().await);
 }
 
+/// STATEFULSET-60.
 #[tokio::test(start_paused = true)]
-async fn a_set_at_rest_is_left_alone() {
+async fn a_set_that_needs_no_change_is_not_written() {
     let world = World::new().await;
     world.apply(set(3, claims("Delete", "Delete"))).await;
     world.settle().await;

@@ -6,9 +6,9 @@ use common::{clock::Clock, settings::Settings};
 use sandbox::{Sandbox, Write, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
-/// What the controller is known as to the sandbox.
+/// The identity of the controller on the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// Where everything happens.
+/// The namespace of all objects.
 pub(crate) const NS: &str = "shop";
 pub(crate) const SETS: &str = "statefulsets.apps";
 pub(crate) const REVISIONS: &str = "controllerrevisions.apps";
@@ -31,8 +31,8 @@ impl World {
         Self::build(settings, None).await
     }
 
-    /// The same where the admission plugin `OwnerReferencesPermissionEnforcement` is on, and the controller has the rights of these
-    /// rules.
+    /// Starts a sandbox with the admission plugin `OwnerReferencesPermissionEnforcement`, where the controller has only the
+    /// rights of these rules.
     pub(crate) async fn with_rights(rules: Value) -> Self {
         Self::build(Settings::new(), Some(rules)).await
     }
@@ -58,13 +58,13 @@ impl World {
         world
     }
 
-    /// Starts the loop anew, as another process.
+    /// Starts the loop again, as a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), statefulset_controller::LOOPS));
     }
 
-    /// Starts the loop anew in shadow mode, as another process, and counts requests and writes from there.
+    /// Starts the loop again in shadow mode, as a new process, and restarts the count of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
@@ -92,24 +92,24 @@ impl World {
         panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
-    /// Counts requests and writes from here.
+    /// Restarts the count of requests and writes.
     pub(crate) fn forget(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
-    /// How many requests of ours there were.
+    /// Number of requests of the controller.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Writes of ours, Events aside.
+    /// Writes of the controller without Events.
     pub(crate) fn written(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
     }
 
-    /// The same of Pods and claims in words: `+web-0`, `-web-0`, `~web-0`.
+    /// Writes of Pods and claims in words: `+web-0`, `-web-0`, `~web-0`.
     pub(crate) fn done(&self) -> Vec<String> {
         let written = self.written();
         let of = written.iter().filter(|w| w.resource == "pods" || w.resource == CLAIMS);
@@ -137,7 +137,7 @@ impl World {
         self.merge(SETS, "web", json!({ "spec": spec })).await;
     }
 
-    /// Gives the Pods of `web` another image, and annotations.
+    /// Changes the image and the annotations in the Pod template of `web`.
     pub(crate) async fn roll_out(&self, image: &str, annotations: Value) {
         let containers = json!([{"name": "c", "image": image}]);
         self.change(
@@ -166,7 +166,7 @@ impl World {
         pods.iter().map(|pod| format!("{} {}", name(pod), image(pod))).collect()
     }
 
-    /// Events by reason and note, sorted; what is combined is one.
+    /// Events as type, reason and message, sorted. Repeated Events are one.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
@@ -180,7 +180,7 @@ impl World {
         self.events().await.iter().any(|event| event.starts_with(start))
     }
 
-    /// How often Events of a reason were told.
+    /// Number of recorded Events with a reason, repetitions included.
     pub(crate) async fn count(&self, reason: &str) -> i64 {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         events.iter().filter(|e| e["reason"] == reason).map(|e| e["count"].as_i64().unwrap_or(1)).sum()
@@ -190,7 +190,7 @@ impl World {
         self.loops.as_ref().unwrap().explain(Some("shop/web"))[0].clone()
     }
 
-    /// Takes the finalizer of a claim that is going, as the controller that protects claims does once no Pod uses it.
+    /// Removes the finalizer of a terminating claim, as the controller that protects claims does once no Pod uses it.
     pub(crate) async fn unprotect(&self, claim: &str) {
         self.merge(CLAIMS, claim, json!({"metadata": {"finalizers": null}})).await;
     }
@@ -213,7 +213,7 @@ pub(crate) fn set(replicas: i32, spec: Value) -> Value {
     set
 }
 
-/// What makes each Pod have a claim called `data`.
+/// The fields of a spec that give each Pod a claim called `data`.
 pub(crate) fn claims(when_deleted: &str, when_scaled: &str) -> Value {
     let template = json!({"metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});

@@ -1,4 +1,4 @@
-//! Control loops, their gate and their election, put together over any client and any clock.
+//! Assembles control loops, their gate and their leader election over any client and any clock.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,34 +22,34 @@ use crate::{
     succession::Writes,
 };
 
-/// How long Events that were recorded last may take to leave when everything else is done.
+/// How long a shutdown waits at its end until the last Events are sent.
 const LAST_EVENTS: Duration = Duration::from_millis(250);
 
-/// Is told of every loop that starts.
+/// Callback that receives the name and the handle of each loop that has started.
 type Started = Arc<dyn Fn(&'static str, &Arc<dyn Running>) + Send + Sync>;
 
-/// How the loops come to lead.
+/// How the loops get permission to write.
 #[derive(Clone)]
 pub enum Leadership {
-    /// There is no election: the gate is open from the start.
+    /// Without election. The gate is open from the start.
     Always,
-    /// The gate never opens.
+    /// Never, as in shadow mode. The gate stays closed.
     Nobody,
-    /// The holder of this Lease leads.
+    /// By leader election. The gate is open while this process holds the Lease.
     Lease(leader::Settings),
-    /// The caller decides, by the keeper of this gate; the writes of the loops are noted for their successor.
+    /// By the caller, with the keeper of this gate. The writes of the loops are noted for the next leader.
     Caller {
-        /// Opens and closes the gate.
+        /// The keeper that opens and closes `gate`.
         keeper: Arc<Keeper>,
         /// The gate that all writes of the loops pass.
         gate: Gate,
-        /// What the loops have written.
+        /// Record of the resource versions that the loops write.
         writes: Writes,
     },
 }
 
 impl Leadership {
-    /// The gate of the loops with its keeper, and where their writes are noted: the caller's, or new ones.
+    /// Returns keeper, gate and record of writes, from [`Self::Caller`] or new.
     fn permission(&self, clock: &Clock) -> (Arc<Keeper>, Gate, Writes) {
         if let Self::Caller { keeper, gate, writes } = self {
             return (Arc::clone(keeper), gate.clone(), writes.clone());
@@ -59,46 +59,46 @@ impl Leadership {
     }
 }
 
-/// What is put together.
+/// Everything that [`assemble`] needs.
 pub struct Parts {
-    /// The API server, for the loops.
+    /// Client for the requests of the loops.
     pub client: kube::Client,
-    /// The API server, for the election: connections of its own, so that a burst of writes cannot delay a renewal.
+    /// Client for the election. It has connections of its own, so that a burst of writes cannot delay a renewal.
     pub lease_client: kube::Client,
-    /// Time and randomness.
+    /// Source of time and randomness.
     pub clock: Clock,
-    /// Where metrics are registered.
+    /// Registry for the metrics of the loops, the requests and the election.
     pub metrics: Metrics,
-    /// What the loops look at.
+    /// Workers, gates and tuned values that the loops read.
     pub settings: Arc<Settings>,
-    /// The loops.
+    /// Control loops to start, in this order.
     pub loops: Vec<LoopDefinition>,
-    /// How the loops come to lead.
+    /// Election, or another source of the permission to write.
     pub leadership: Leadership,
-    /// Whether a standby runs its informers.
+    /// Whether a standby fills its caches. Otherwise the loops start when this process becomes the leader.
     pub standby_warm: bool,
-    /// How the thread that all this runs on handles events of watches.
+    /// Delays the handling of watch events on the thread that runs the loops.
     pub pace: Pace,
-    /// Requests a second and at once, for each loop.
+    /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
     pub rate: Option<(f64, u32)>,
-    /// The format of lists and watches, wherever a kind has it.
+    /// Format of lists and watches, for every kind that supports it.
     pub preferred_format: Format,
-    /// The API server as metrics name it.
+    /// Value of the label `host` in the metrics of requests.
     pub host: String,
-    /// Pause before each loop starts, before jitter.
+    /// Pause before each loop starts. Jitter of up to 100 % is added.
     pub start_interval: Duration,
-    /// The component that Events about the election come from.
+    /// Source component of Events about the election.
     pub component: &'static str,
-    /// Is told of every loop that starts.
+    /// Called with each loop after its start.
     pub started: Started,
-    /// Sees the accounts of syncs.
+    /// Observes the account of each sync that sends requests.
     pub accounts: Option<Arc<dyn AccountObserver>>,
-    /// How often a leader asks the API server for signs of a second writer; never if zero.
+    /// How often a leader asks the API server for signs of a second writer. Zero switches the watch for second writers off.
     pub second_writer_period: Duration,
 }
 
 impl Parts {
-    /// Loops over one client, with defaults for the rest and no election.
+    /// Returns parts with these loops over one client, without election, and with defaults for everything else.
     pub fn new(client: kube::Client, clock: Clock, loops: &[LoopDefinition]) -> Self {
         Self {
             lease_client: client.clone(),
@@ -122,20 +122,20 @@ impl Parts {
     }
 }
 
-/// How a shutdown went.
+/// Result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// All work was finished, and the Lease was released if it was held.
     Clean,
-    /// The loops did not finish in time; the Lease was left to run out.
+    /// The loops did not finish in time. The Lease was not released and expires.
     TimedOut,
-    /// The Lease was lost meanwhile, or could not be released.
+    /// The Lease was lost during the shutdown, or could not be released.
     Lost,
 }
 
 type Loops = Arc<Mutex<Vec<(&'static str, Arc<dyn Running>)>>>;
 
-/// Loops that run, or wait to. Dropping it ends everything at once: the gate shuts, nothing is released.
+/// Control loops that run or wait to start. Dropping it stops them at once and closes the gate, but releases no Lease.
 pub struct Assembly {
     keeper: Arc<Keeper>,
     gate: Gate,
@@ -143,17 +143,17 @@ pub struct Assembly {
     loops: Loops,
     sender: Option<Sender>,
     election: Option<Campaign>,
-    /// Starts the loops, and looks for a second writer.
+    /// Tasks that start the loops and look for a second writer.
     tasks: JoinSet<()>,
 }
 
-/// An election in progress.
+/// A running election with its handles.
 struct Campaign {
     stop: leader::Stop,
     status: leader::Status,
     question: leader::Question,
     task: JoinHandle<End>,
-    /// The gate of the election's own requests is open for as long as this lives.
+    /// Keeps the gate for the requests of the election open.
     _always: Keeper,
 }
 
@@ -163,12 +163,12 @@ impl fmt::Debug for Assembly {
     }
 }
 
-/// Starts loops and their election as tasks.
+/// Starts the loops, their election and the watch for second writers as tasks.
 ///
 /// Must be called inside a tokio runtime.
 pub fn assemble(parts: Parts) -> Assembly {
     let shadow = parts.settings.shadow();
-    // In shadow mode nobody opens the gate: even a loop that forgot about it could not write.
+    // In shadow mode the gate stays closed, so that even a loop that ignores the mode cannot write.
     let leadership = if shadow { Leadership::Nobody } else { parts.leadership };
     let (keeper, gate, writes) = leadership.permission(&parts.clock);
     let requests = Arc::new(Requests::new(&parts.metrics, &parts.host));
@@ -266,7 +266,7 @@ pub fn assemble(parts: Parts) -> Assembly {
     Assembly { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
 }
 
-/// Whether all loops have started and have their caches filled; always, if standbys do not fill them.
+/// Returns a check whether all loops have started and their caches are full. It always passes if standbys fill no caches.
 fn warmth(loops: &Loops, count: usize, standby_warm: bool) -> impl Fn() -> bool + Send + Sync + 'static {
     let loops = Arc::clone(loops);
     move || {
@@ -276,27 +276,27 @@ fn warmth(loops: &Loops, count: usize, standby_warm: bool) -> impl Fn() -> bool 
 }
 
 impl Assembly {
-    /// The permission to write.
+    /// Gate that all writes of the loops pass.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// What is counted.
+    /// Registry of the metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// The election, if there is one.
+    /// Status of the election; `None` without an election.
     pub fn election(&self) -> Option<&leader::Status> {
         self.election.as_ref().map(|election| &election.status)
     }
 
-    /// The loops that have started.
+    /// Names and handles of the loops that have started.
     pub fn loops(&self) -> Vec<(&'static str, Arc<dyn Running>)> {
         self.loops.lock().clone()
     }
 
-    /// Waits until the election ends by itself, which means that the Lease was lost. Safe to cancel.
+    /// Waits until the election ends without a shutdown, which means that the Lease was lost. Safe to cancel.
     pub async fn lost(&mut self) {
         let Some(election) = &mut self.election else { return future::pending().await };
         let ended = (&mut election.task).await;
@@ -304,7 +304,7 @@ impl Assembly {
     }
 
     /// Resolves when a standby of a new version asks for the Lease that this process holds. The process then has to
-    /// [shut down](Self::shutdown), and to start again as a standby.
+    /// [shut down](Self::shutdown) and to start again as a standby.
     pub fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
         let question = self.election.as_ref().map(|election| election.question.clone());
         async {
@@ -313,10 +313,10 @@ impl Assembly {
         }
     }
 
-    /// Finishes what is being done, within `timeout` if there is one, and then gives the Lease up.
+    /// Waits until the syncs in progress have finished, at most for `timeout`, and then releases the Lease.
     pub async fn shutdown(mut self, timeout: Option<Duration>) -> Stopped {
         self.tasks.abort_all();
-        // Who waits for a busy server's better moment holds up the Lease of everybody else.
+        // A sync that waits to retry against a busy server would delay the release of the Lease.
         self.keeper.drain();
         if let Some(election) = &self.election {
             election.stop.drain();
@@ -330,7 +330,7 @@ impl Assembly {
         if let Some(sender) = &self.sender
             && self.gate.is_open()
         {
-            // Nothing depends on Events: they get a moment, not a promise.
+            // Events are best effort: those that cannot be sent in this time are dropped.
             let _ = tokio::time::timeout(LAST_EVENTS, sender.flush()).await;
         }
         let Some(election) = &mut self.election else { return Stopped::Clean };
@@ -341,7 +341,7 @@ impl Assembly {
         }
     }
 
-    /// Ends everything at once, as a crash would: in-flight writes are cut, nothing is released.
+    /// Stops everything at once, as a crash would: requests in flight are dropped, and the Lease is not released.
     pub fn kill(self) {
         drop(self);
     }

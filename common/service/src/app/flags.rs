@@ -1,4 +1,4 @@
-//! The command line: upstream's names, defaults and units.
+//! The command line, with the names, defaults and units of upstream's flags.
 
 mod accepted;
 mod counting;
@@ -27,59 +27,59 @@ use crate::{
     version,
 };
 
-/// Upstream's own Lease: whoever shares it would switch the built-in controllers off, or be switched off by them.
+/// Lease of kube-controller-manager. A program that shares it stops the built-in controllers, or is stopped by them.
 const BUILT_IN_LEASE: &str = "kube-controller-manager";
 
-/// What the command line says.
+/// Values of all flags, checked and converted.
 #[derive(Clone)]
 pub struct Options {
-    /// Where the API server is.
+    /// Address and credentials of the API server.
     pub client: client::Options,
-    /// Requests a second and at once, for each loop; no limit otherwise.
+    /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
     pub rate: Option<(f64, u32)>,
-    /// The format of lists and watches, wherever a kind has it.
+    /// Format of lists and watches, for every kind that supports it.
     pub preferred_format: Format,
-    /// Who stands for which Lease; without election this process always leads.
+    /// Identity, Lease and times of the election. With `None`, this process always leads.
     pub election: Option<leader::Settings>,
-    /// What is served.
+    /// Addresses, ports and TLS of the HTTP server.
     pub server: server::Settings,
-    /// How the permission to read it is reviewed.
+    /// Which requests need a review, and how long answers are cached.
     pub reviews: server::ReviewOptions,
-    /// What is not counted.
+    /// Metrics that are not served, and the values that labels may have.
     pub metrics: Limits,
-    /// The file that says what else is not, if everything is counted so far.
+    /// File with the values that labels of metrics may have. It is read only if `--allow-metric-labels` is not given.
     pub metrics_manifest: Option<PathBuf>,
-    /// The kubeconfig of who is asked whose a token is, if that is somebody else.
+    /// Kubeconfig of the cluster that answers `TokenReview`s; `None` for the API server of the controllers.
     pub authentication: Option<PathBuf>,
-    /// The kubeconfig of who is asked who may read what, if that is somebody else.
+    /// Kubeconfig of the cluster that answers `SubjectAccessReview`s; `None` for the API server of the controllers.
     pub authorization: Option<PathBuf>,
-    /// Whether everybody may read everything that is served.
+    /// Whether every caller may read everything that is served.
     pub insecure_debug: bool,
-    /// The loops to run.
+    /// Control loops that `--controllers` chooses; at least one.
     pub loops: Vec<LoopDefinition>,
-    /// What loops look at.
+    /// Workers, gates and tuned values that the loops read.
     pub settings: Settings,
-    /// Pause before each loop starts, before jitter.
+    /// Pause before each loop starts. Jitter of up to 100 % is added.
     pub start_interval: Duration,
-    /// How long loops may take to finish; forever if zero.
+    /// How long the loops may take to finish during a shutdown. Zero sets no limit.
     pub shutdown_timeout: Duration,
-    /// Whether a standby fills its caches.
+    /// Whether a standby fills its caches. Otherwise the loops start when this process becomes the leader.
     pub standby_warm: bool,
-    /// Threads of the runtime.
+    /// Number of worker threads of the runtime, 1 to 64.
     pub threads: usize,
-    /// How to log.
+    /// Format and verbosity of the log.
     pub logging: logging::Settings,
-    /// What was wrong and is ignored.
+    /// One line for each flag or gate that is accepted and has no effect.
     pub warnings: Vec<String>,
-    /// All flags and their values, for the log.
+    /// Names and values of all flags, for the log at the start.
     pub given: Vec<(String, String)>,
 }
 
-/// What to do.
+/// What a command line asks for.
 pub enum Parsed {
-    /// Run.
+    /// To run the controller with these options.
     Run(Box<Options>),
-    /// Print this and end well.
+    /// To print this text and to exit with code 0.
     Print(String),
 }
 
@@ -87,7 +87,7 @@ fn flag(name: &'static str, value_name: &'static str, help: impl Into<String>) -
     Arg::new(name).long(name).value_name(value_name).help(help.into())
 }
 
-/// A flag that may be given without a value, as Go takes it.
+/// Returns a boolean flag in Go's form: `--flag` means `--flag=true`.
 fn switch(name: &'static str, default: bool, help: &'static str) -> Arg {
     flag(name, "BOOL", help)
         .num_args(0..=1)
@@ -101,22 +101,22 @@ fn time(name: &'static str, default: Duration, help: &'static str) -> Arg {
     flag(name, "DURATION", help).default_value(duration::format(default)).value_parser(duration::parse)
 }
 
-/// A number, which may be negative.
+/// Returns a flag whose value is a number and may be negative.
 fn number(name: &'static str, default: impl ToString, help: &'static str) -> Arg {
     flag(name, "N", help).default_value(default.to_string()).allow_hyphen_values(true)
 }
 
-/// A path. An empty one stands for none.
+/// Returns a flag whose value is a path. An empty value means that the flag is not set.
 fn file(name: &'static str, help: impl Into<String>) -> Arg {
     flag(name, "FILE", help).value_parser(OsStringValueParser::new().map(PathBuf::from))
 }
 
-/// Values with commas in between. Repeated flags add up.
+/// Returns a flag whose value is a list with commas. Repeated flags add up.
 fn list(name: &'static str, help: impl Into<String>) -> Arg {
     flag(name, "LIST", help).value_delimiter(',').action(ArgAction::Append)
 }
 
-/// The flags of a program.
+/// Returns clap's description of all flags of a program.
 fn command(definition: &Definition) -> Command {
     let election = leader::Settings::new("", "", String::new());
     let names: Vec<_> = definition.loops.iter().map(|l| l.name).collect();
@@ -142,25 +142,26 @@ fn command(definition: &Definition) -> Command {
         .next_help_heading("API server")
         .args([
             file("kubeconfig", "Path of a kubeconfig; inside a cluster the Pod's own credentials are used"),
-            flag("master", "URL", "Address of the API server; overrides the one in the kubeconfig"),
+            flag("master", "URL", "Address of the API server; overrides the address in the kubeconfig"),
             number(
                 "kube-api-qps",
                 0,
-                "Requests a second that each controller may send. 0 or less: no limit of the client's, the API server's \
-                 priority and fairness governs",
+                "Requests per second that each controller may send. 0 or less: no limit in the client, only the \
+                 API server's priority and fairness",
             )
             .value_parser(value_parser!(f64)),
             number(
                 "kube-api-burst",
                 30,
-                "Requests at once that each controller may send, where --kube-api-qps is given",
+                "Burst of requests that each controller may send if --kube-api-qps sets a limit",
             )
             .value_parser(value_parser!(i64)),
             flag(
                 "kube-api-content-type",
                 "TYPE",
-                "Media type of lists and watches: application/vnd.kubernetes.protobuf or application/json. Objects of which \
-                 a part is passed on unread, custom resources and all writes are JSON in any case",
+                "Media type of lists and watches: application/vnd.kubernetes.protobuf or application/json. Custom \
+                 resources, all writes, and objects with parts that a controller copies without decoding them are \
+                 always JSON",
             )
             .default_value(Format::Protobuf.media_type())
             .value_parser([Format::Protobuf, Format::Json].map(Format::media_type)),
@@ -184,58 +185,67 @@ fn command(definition: &Definition) -> Command {
             time(
                 "controller-shutdown-timeout",
                 Duration::from_secs(10),
-                "How long controllers may take to finish what they are doing; 0: as long as it takes",
+                "How long controllers may take to finish their work during a shutdown; 0: no limit",
             ),
-            flag("feature-gates", "NAME=BOOL,...", "Feature gates to switch, listed below").action(ArgAction::Append),
-            flag("tune", "NAME=VALUE,...", "Values to change that are fixed upstream, listed below")
+            flag("feature-gates", "NAME=BOOL,...", "Feature gates to switch on or off, listed below")
                 .action(ArgAction::Append),
-            switch("shadow", false, "Compute and count, write nothing; takes no part in leader election"),
-            flag("threads", "N", "Threads to work with; one is enough for most clusters")
+            flag("tune", "NAME=VALUE,...", "Values to change that upstream does not offer as flags, listed below")
+                .action(ArgAction::Append),
+            switch("shadow", false, "Decide and count, but write nothing; takes no part in leader election"),
+            flag("threads", "N", "Number of worker threads; one is enough for most clusters")
                 .default_value("1")
                 .value_parser(value_parser!(u16).range(1..=64)),
         ])
         .next_help_heading("Leader election")
         .args([
-            switch("leader-elect", true, "Whether to hold a Lease before doing anything"),
+            switch("leader-elect", true, "Whether to acquire a Lease before writing anything"),
             time(
                 "leader-elect-lease-duration",
                 election.lease_duration,
-                "How long others wait after the Lease was last renewed",
+                "How long other candidates wait after the last renewal of the Lease",
             ),
             time(
                 "leader-elect-renew-deadline",
                 election.renew_deadline,
-                "How long a leader goes on without renewing",
+                "How long a leader keeps writing without a successful renewal",
             ),
-            time("leader-elect-retry-period", election.retry_period, "Pause between attempts to acquire or renew"),
-            flag("leader-elect-resource-lock", "KIND", "Kind of the lock; there is only one").default_value("leases"),
+            time(
+                "leader-elect-retry-period",
+                election.retry_period,
+                "Pause between attempts to acquire or renew the Lease",
+            ),
+            flag("leader-elect-resource-lock", "KIND", "Kind of the lock; only leases is supported")
+                .default_value("leases"),
             flag("leader-elect-resource-name", "NAME", "Name of the Lease").default_value(definition.name),
             flag("leader-elect-resource-namespace", "NAMESPACE", "Namespace of the Lease").default_value("kube-system"),
             switch("standby-warm", true, "Whether a standby keeps its caches filled, so that it can take over at once"),
             time(
                 "probation",
                 Duration::ZERO,
-                "How long a version that has not led before has to lead until it is ready; it asks the leader of another \
-                 version for the Lease, which another version takes back if it dies before. 0: versions do not matter",
+                "How long a version that has not led before has to lead until it is ready. Its standby asks the \
+                 leader of another version for the Lease; if it fails within this time, another version takes over. \
+                 0: no probation",
             ),
         ]);
     command = serving::add(command, definition.name);
     command = counting::add(command).next_help_heading("Logs").args([
-        flag("v", "N", "How much to log: 0 (what an operator must know) to 10")
+        flag("v", "N", "Verbosity of the log: 0 (what an operator must know) to 10")
             .short('v')
             .default_value("0")
             .value_parser(value_parser!(u8)),
-        flag("vmodule", "LIST", "How much to log in single files: file=N,...")
+        flag("vmodule", "LIST", "Verbosity of single source files: file=N,...")
             .default_value("")
             .hide_default_value(true)
             .value_parser(logging::Settings::parse_modules),
-        flag("logging-format", "FORMAT", "text or json").default_value("text").value_parser(["text", "json"]),
+        flag("logging-format", "FORMAT", "Format of the log: text or json")
+            .default_value("text")
+            .value_parser(["text", "json"]),
     ]);
-    let version = Arg::new("version").long("version").help("Print the version and end").action(ArgAction::SetTrue);
+    let version = Arg::new("version").long("version").help("Print the version and exit").action(ArgAction::SetTrue);
     accepted::add(command.next_help_heading(None).arg(version), definition)
 }
 
-/// Gates and tuned values, for the end of the help text.
+/// Lists feature gates and tuned values for the end of the help text.
 fn appendix(definition: &Definition) -> String {
     let mut text = String::from("Feature gates:\n");
     for gate in definition.all_gates() {
@@ -250,7 +260,7 @@ fn appendix(definition: &Definition) -> String {
     text
 }
 
-/// Flag names may be written with underscores.
+/// Replaces underscores in the name of a flag by hyphens, as upstream does.
 fn normalize(argument: String) -> String {
     let Some(rest) = argument.strip_prefix("--") else { return argument };
     match rest.split_once('=') {
@@ -259,7 +269,7 @@ fn normalize(argument: String) -> String {
     }
 }
 
-/// One line out of what clap says on many.
+/// Joins the lines of an error of clap into one line without its usage text.
 fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut said = String::new();
@@ -276,7 +286,7 @@ fn one_line(error: &clap::Error) -> String {
     said
 }
 
-/// Reads a command line; the first argument is the program. An error is one line.
+/// Reads a command line whose first argument is the name of the program. An error is one line.
 pub fn parse(
     definition: &Definition,
     arguments: impl IntoIterator<Item = String>,
@@ -303,7 +313,7 @@ fn options(definition: &Definition, given: &Given<'_>, identity: impl FnOnce() -
     for workers in definition.workers {
         let given: i64 = given.get(workers.name);
         ranges::check(workers.name, given)?;
-        // Where none are enough, fewer are none, as upstream has it.
+        // A negative number means no workers, which some flags allow, as upstream does.
         let wanted = usize::try_from(given).unwrap_or(0);
         if wanted < workers.min {
             return Err(format!("{} must be greater than {}, but got {given}", workers.name, workers.min - 1));
@@ -365,7 +375,7 @@ fn rate(given: &Given<'_>) -> Result<Option<(f64, u32)>, String> {
     }
     match u32::try_from(burst) {
         Ok(burst) if burst > 0 => Ok(Some((qps, burst))),
-        _ => Err(format!("--kube-api-burst must be greater than 0 where --kube-api-qps is given, but is {burst}")),
+        _ => Err(format!("--kube-api-burst must be greater than 0 if --kube-api-qps sets a limit, but is {burst}")),
     }
 }
 
@@ -387,9 +397,9 @@ fn election(
         }
     }
     if name == BUILT_IN_LEASE {
-        return Err(format!("--leader-elect-resource-name: {name} is the built-in controllers' own Lease"));
+        return Err(format!("--leader-elect-resource-name: {name} is the Lease of the built-in controllers"));
     }
-    // The version that a Lease shows has the commit, so that two builds of one version differ.
+    // The version in the Lease includes the commit, so that two builds of one version differ.
     let version = format!("{}+{}", definition.version, version::VERSION.commit);
     let settings = leader::Settings {
         lease_duration: given.get("leader-elect-lease-duration"),
@@ -404,7 +414,7 @@ fn election(
     settings.check().map(|()| settings).map_err(|why| format!("--leader-elect-*: {why}"))
 }
 
-/// The values of flags.
+/// Typed access to the values of flags.
 struct Given<'a>(&'a ArgMatches);
 
 impl Given<'_> {
@@ -412,12 +422,12 @@ impl Given<'_> {
         self.0.get_one(name).cloned()
     }
 
-    /// The value of a flag that has a default, and therefore always a value.
+    /// Returns the value of a flag that has a default.
     fn get<T: Clone + Default + Send + Sync + 'static>(&self, name: &str) -> T {
         self.option(name).unwrap_or_default()
     }
 
-    /// The path of a file. An empty one is none, as upstream has it.
+    /// Returns the path that a flag names. An empty value is `None`, as upstream treats it.
     fn path(&self, name: &str) -> Option<PathBuf> {
         self.option(name).filter(|path: &PathBuf| !path.as_os_str().is_empty())
     }
@@ -426,7 +436,7 @@ impl Given<'_> {
         self.0.get_many(name).unwrap_or_default().cloned().collect()
     }
 
-    /// Flags and values as they were given.
+    /// Returns all flags and their values as text, sorted by name.
     fn texts(&self) -> Vec<(String, String)> {
         let text = |id: &clap::Id| {
             let values: Vec<_> = self.0.get_raw(id.as_str())?.map(|value| value.to_string_lossy()).collect();

@@ -1,4 +1,4 @@
-//! The life of the process: up, leading, down.
+//! The life cycle of the process: start, leading, shutdown.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -23,23 +23,23 @@ use crate::{
     version,
 };
 
-/// First and longest pause between two looks for the API server.
+/// First and longest pause between two attempts to reach the API server.
 const LOOK_FIRST: Duration = Duration::from_millis(500);
 const LOOK_LAST: Duration = Duration::from_secs(30);
-/// How long one look may take.
+/// Timeout of one attempt to reach the API server.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is said that loops still work.
+/// How often a shutdown without timeout logs that it still waits for loops.
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
-/// How events of watches are handled. Threads that work side by side have no common pace.
+/// Returns the pace at which watch events are handled. With several threads, it never lets a thread sleep.
 pub(super) fn pace(options: &Options) -> Pace {
     let is_alone = options.threads <= 1;
     if is_alone { Pace::new(options.settings.duration(&WATCH_BATCH_PERIOD)) } else { Pace::default() }
 }
 
-/// What the process runs on.
+/// Builds the tokio runtime of the process.
 pub(super) fn runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Result<Runtime> {
-    // One thread takes no notice of the number of workers.
+    // The runtime of a single thread ignores this number.
     let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     builder.worker_threads(threads);
     if pace.is_on() {
@@ -51,11 +51,11 @@ pub(super) fn runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Re
             }
         });
     }
-    // Blocking threads look up names and little else.
+    // Blocking threads do little more than DNS lookups.
     builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1)).build()
 }
 
-/// The machine's name, as `os.Hostname` gives it to upstream.
+/// Returns the name of the machine, as Go's `os.Hostname` does.
 pub(super) fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
@@ -65,7 +65,7 @@ pub(super) fn hostname() -> String {
         .unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// Signals that ask for an end.
+/// Signals that stop the process: SIGTERM and SIGINT.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -76,7 +76,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for one. Safe to cancel.
+    /// Waits for the next of these signals. Safe to cancel.
     async fn asked(&mut self) {
         tokio::select! {
             biased;
@@ -86,10 +86,10 @@ impl Signals {
     }
 }
 
-/// What `/readyz` says before the loops have a say.
+/// Result of a check of `/readyz` that covers a phase of the process instead of a loop.
 type Phase = Arc<Mutex<Result<(), String>>>;
 
-/// Runs until told to stop or the Lease is lost. An error says why it has not begun.
+/// Runs until a signal, the loss of the Lease or a hand-over. An error means that the process could not start.
 pub(super) async fn run(
     definition: &Definition,
     options: Options,
@@ -97,9 +97,9 @@ pub(super) async fn run(
     pace: Pace,
     log: logging::Handle,
 ) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let mut signals = Signals::new().map_err(|error| format!("cannot register handlers for signals: {error}"))?;
     let connections = Connections::load(&options.client).await?;
-    // The election has connections of its own: a burst of writes must not delay a renewal.
+    // The election has connections of its own, so that a burst of writes cannot delay a renewal.
     let lease_timeout = options.election.as_ref().map(leader::Settings::request_timeout).unwrap_or_default();
     let client = connections.client()?;
     let lease_client = connections.urgent_client(lease_timeout)?;
@@ -114,7 +114,7 @@ pub(super) async fn run(
     }
     let metrics = metrics(definition, &options, &clock)?;
     count_certificate(&metrics, &connections);
-    // It ends with the process.
+    // This task ends with the process.
     tokio::spawn(Arc::clone(&connections).follow(clock.clone()));
     let (always, open) = gate::gate(clock.clone());
     always.open();
@@ -158,18 +158,18 @@ pub(super) async fn run(
     if let Some(status) = assembly.election().cloned() {
         let live = status.clone();
         state.live().add("leaderElection", move || live.healthy());
-        let told = status.clone();
+        let reported = status.clone();
         state.ready().add("probation", move || status.ready());
-        state.ready().note("probation", move || Some(told.summary()));
+        state.ready().note("probation", move || Some(reported.summary()));
     }
     *running.lock() = Ok(());
 
-    let asked = assembly.asked();
+    let asked_to_hand_over = assembly.asked();
     tokio::select! {
         biased;
         () = signals.asked() => {}
         () = assembly.lost() => return Ok(ExitCode::FAILURE),
-        () = asked => tracing::info!("Ending to hand the lease over; to be started again as a standby"),
+        () = asked_to_hand_over => tracing::info!("Shutting down to hand over the Lease; to be started again as a standby"),
     }
     *running.lock() = Err("shutting down".to_owned());
     let timeout = Some(options.shutdown_timeout).filter(|timeout| !timeout.is_zero());
@@ -195,7 +195,7 @@ pub(super) async fn run(
     Ok(ended)
 }
 
-/// Who may read what is served: asked of the API server, or where kubeconfigs of their own say.
+/// Sets up the reviews of requests, by the API server of the controllers or by the clusters of separate kubeconfigs.
 async fn access(definition: &Definition, options: &Options, api: &Api) -> Result<Access, client::Error> {
     let asked = async |kubeconfig: &Option<PathBuf>| match kubeconfig {
         None => Ok(api.clone()),
@@ -214,7 +214,7 @@ async fn access(definition: &Definition, options: &Options, api: &Api) -> Result
     Ok(Access::new(authentication, authorization, options.reviews.clone()))
 }
 
-/// Shuts down, and says every few seconds that it still does.
+/// Shuts the loops down, and logs regularly that the shutdown still waits for some of them.
 async fn stop(assembly: Assembly, timeout: Option<Duration>, clock: &Clock) -> Stopped {
     let patience = timeout.map_or(STILL_WAITING, |timeout| timeout / 3);
     let mut stopping = std::pin::pin!(assembly.shutdown(timeout));
@@ -227,14 +227,14 @@ async fn stop(assembly: Assembly, timeout: Option<Duration>, clock: &Clock) -> S
     }
 }
 
-/// Looks for the API server until it answers, however it answers.
+/// Tries to reach the API server until it answers. Any answer below status 500 counts.
 async fn reach(api: &Api, reached: &Phase) {
     let mut pause = LOOK_FIRST;
     loop {
         let why = match tokio::time::timeout(LOOK_TIMEOUT, api.read("/version", "application/json")).await {
             Ok(Ok(_)) => break,
             Ok(Err(Error::Status(status))) if status.code < 500 => {
-                tracing::warn!(err = %status, "The API server does not tell its version");
+                tracing::warn!(err = %status, "The API server refuses to return its version");
                 break;
             }
             Ok(Err(error)) => error.to_string(),
@@ -259,12 +259,12 @@ fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Result<
     Ok(metrics)
 }
 
-/// States when the client certificate ends, if there is one.
+/// Registers the metric with the expiry of the client certificate, if there is a certificate.
 fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
     if connections.certificate_expiry().is_none() {
         return;
     }
-    let help = "When the client certificate in the kubeconfig ends, in seconds since unix epoch.";
+    let help = "When the client certificate in the kubeconfig expires, in seconds since unix epoch.";
     let gauge = |name| metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
     let expiry = gauge("nonet_client_certificate_expiration_timestamp_seconds");
     let connections = Arc::clone(connections);
@@ -275,9 +275,9 @@ fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
     });
 }
 
-/// States whether the process is ready.
+/// Registers the metric with the readiness of the process.
 fn count_readiness(metrics: &Metrics, state: &server::State) {
-    let help = "1 if the process is ready, 0 if it is not: /readyz tells which check fails.";
+    let help = "1 if the process is ready, 0 if it is not; /readyz names the checks that fail.";
     let ready = metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with(&[]);
     let state = state.clone();
     metrics.before_scrape(move || {
@@ -285,7 +285,7 @@ fn count_readiness(metrics: &Metrics, state: &server::State) {
     });
 }
 
-/// What is not counted, by the command line or the file it names.
+/// Returns the limits on metrics from the command line, or from the manifest that it names.
 fn limits(options: &Options) -> Result<Limits, String> {
     let limits = options.metrics.clone();
     let Some(path) = options.metrics_manifest.as_ref().filter(|_| limits.allows_everything()) else {
@@ -298,7 +298,7 @@ fn limits(options: &Options) -> Result<Limits, String> {
     limits.with_pairs(lists.iter().map(|(key, values)| (&**key, &**values))).map_err(failed)
 }
 
-/// The exit code of a panic is documented beside the others.
+// The table of exit codes in `app.rs` has this value.
 const _: () = assert!(panics::EXIT_CODE == 2);
 
 #[cfg(test)]
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_asks_the_pace_before_it_waits() {
+    fn a_single_thread_asks_the_pace_before_it_parks() {
         let pace = Pace::new(Duration::from_millis(1));
         let runtime = runtime(1, &pace, &Clock::system()).unwrap();
         pace.received();
@@ -323,11 +323,11 @@ mod tests {
         assert!(!rest().is_zero());
         pace.received();
         runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
-        assert!(rest().is_zero(), "the runtime did not ask");
+        assert!(rest().is_zero(), "the runtime did not ask the pace");
     }
 
     #[test]
-    fn a_manifest_says_which_values_labels_may_have() {
+    fn a_manifest_lists_the_values_that_labels_may_have() {
         let path = std::env::temp_dir().join(format!("nonet-labels-{}.yaml", std::process::id()));
         std::fs::write(&path, "\"workqueue_depth,name\": \"job,deployment\"\n").unwrap();
         assert_eq!(limits_by(&path), Limits::default().with_pairs([("workqueue_depth,name", "job,deployment")]));

@@ -26,14 +26,14 @@ use crate::{
 
 const THINGS: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
 
-/// An API server that knows one Lease and accepts everything else.
+/// An API server that stores one Lease and accepts all other requests.
 #[derive(Clone, Default)]
 struct World {
     lease: Arc<Mutex<Option<Value>>>,
     version: Arc<Mutex<u64>>,
-    /// Everything written but the Lease, by user agent.
+    /// User agent, method and path of all requests except those for the Lease.
     written: Arc<Mutex<Vec<(String, String)>>>,
-    /// For how many seconds things are told to come back later.
+    /// Seconds in the header `Retry-After` of a 429 to all requests except those for the Lease; `None` accepts them.
     busy: Arc<Mutex<Option<u64>>>,
 }
 
@@ -96,14 +96,14 @@ impl World {
     }
 }
 
-/// A loop that writes a thing every second while it may.
+/// A loop that creates a thing every second while it leads.
 struct Ticker {
     task: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
-    /// How long it takes to finish.
+    /// How long the shutdown of the loop takes.
     finish: Duration,
     clock: Clock,
-    /// When its caches are full.
+    /// When the caches of the loop are full.
     warm_at: crate::clock::Instant,
 }
 
@@ -193,14 +193,14 @@ async fn pass(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_leader_works_and_the_standby_waits_until_it_is_released() {
+async fn the_leader_works_and_the_standby_waits_until_the_lease_is_released() {
     let world = World::default();
     let first = assemble(parts(&world, 1, Settings::new()));
     pass(5).await;
     let second = assemble(parts(&world, 2, Settings::new()));
     pass(30).await;
     assert!(first.gate().is_open() && !second.gate().is_open());
-    assert_eq!(second.loops().len(), 1, "a standby is warm");
+    assert_eq!(second.loops().len(), 1, "a standby starts its loops");
     let before = world.posts();
     assert!((30..=36).contains(&before), "{before}");
     assert_eq!(first.shutdown(Some(Duration::from_secs(10))).await, Stopped::Clean);
@@ -214,7 +214,7 @@ async fn the_leader_works_and_the_standby_waits_until_it_is_released() {
     assert!(world.written.lock().iter().any(|(_, call)| call == "POST /api/v1/namespaces/kube-system/events"));
 }
 
-/// A replica of a version that leads on probation for a minute.
+/// A replica of this version, with a probation of one minute.
 fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> Parts {
     let warm_up = crate::settings::TuneValue::Duration(Duration::from_secs(warm_up));
     let probation = leader::probation::Probation { version: version.to_owned(), time: Duration::from_mins(1) };
@@ -229,7 +229,7 @@ fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> Parts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_warm_standby_of_a_new_version_is_handed_the_lease_between_two_writes() {
+async fn the_lease_is_handed_to_a_warm_standby_of_a_new_version_between_two_writes() {
     let world = World::default();
     let old = assemble(versioned(&world, 1, "1", 0));
     pass(30).await;
@@ -237,7 +237,7 @@ async fn a_warm_standby_of_a_new_version_is_handed_the_lease_between_two_writes(
     let asked = old.asked();
     let start = new.gate().clone();
     let early = tokio::time::timeout(Duration::from_secs(39), asked).await;
-    assert!(early.is_err() && !start.is_open(), "its caches are not full");
+    assert!(early.is_err() && !start.is_open(), "the caches of the new version are not full");
     tokio::time::timeout(Duration::from_secs(8), old.asked()).await.unwrap();
     let (before, clock) = (world.posts(), Clock::system());
     let since = clock.instant();
@@ -245,9 +245,12 @@ async fn a_warm_standby_of_a_new_version_is_handed_the_lease_between_two_writes(
     let lease = world.lease.lock().clone().unwrap();
     let reserved = lease["metadata"]["annotations"][leader::probation::RESERVED].to_string();
     assert!(reserved.contains("c2") && world.holder().is_empty(), "{lease}");
-    assert!(clock.instant() - since < Duration::from_millis(1300), "one pause of the loop and what it takes");
-    assert!(world.posts() <= before + 1, "nothing is begun");
-    // Watches are forbidden here: the standby polls.
+    assert!(
+        clock.instant() - since < Duration::from_millis(1300),
+        "longer than one pause of the loop and its requests"
+    );
+    assert!(world.posts() <= before + 1, "no new write has begun");
+    // This API server refuses watches, so the standby polls the Lease.
     pass(5).await;
     assert_eq!(world.holder(), "c2");
     let status = new.election().unwrap().clone();
@@ -255,7 +258,7 @@ async fn a_warm_standby_of_a_new_version_is_handed_the_lease_between_two_writes(
     pass(62).await;
     assert_eq!(status.ready(), Ok(()));
     let events = world.written.lock().iter().filter(|(_, call)| call.ends_with("/events")).count();
-    assert!(events >= 4, "two leaders, a probation begun and passed: {events}");
+    assert!(events >= 4, "two leaders, the start and the end of a probation: {events}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +271,7 @@ async fn a_standby_that_does_not_fill_its_caches_asks_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_kept_while_work_is_finished_and_given_up_after() {
+async fn the_lease_is_kept_until_all_work_is_finished_and_then_released() {
     let world = World::default();
     let settings = Settings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_secs(20)));
     let first = assemble(parts(&world, 1, settings));
@@ -283,7 +286,7 @@ async fn the_lease_is_kept_while_work_is_finished_and_given_up_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_waits_for_a_busy_server_does_not_hold_up_the_lease() {
+async fn a_retry_against_a_busy_server_does_not_delay_the_release_of_the_lease() {
     let world = World::default();
     let first = assemble(parts(&world, 1, Settings::new()));
     pass(5).await;
@@ -291,12 +294,12 @@ async fn work_that_waits_for_a_busy_server_does_not_hold_up_the_lease() {
     pass(5).await;
     let (gate, stopping) = (first.gate().clone(), tokio::spawn(first.shutdown(Some(Duration::from_secs(10)))));
     pass(2).await;
-    assert!(stopping.is_finished() && !gate.is_open(), "it waits on");
+    assert!(stopping.is_finished() && !gate.is_open(), "the shutdown still waits");
     assert_eq!((stopping.await.unwrap(), world.holder().as_str()), (Stopped::Clean, ""));
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_does_not_finish_in_time_is_cut_and_the_lease_left_to_run_out() {
+async fn work_that_does_not_finish_in_time_is_dropped_and_the_lease_expires() {
     let world = World::default();
     let settings = Settings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_mins(1)));
     let first = assemble(parts(&world, 1, settings));
@@ -336,7 +339,7 @@ async fn a_cold_standby_starts_nothing_before_it_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn losing_the_lease_is_noticed_and_stops_all_writes() {
+async fn the_loss_of_the_lease_is_noticed_and_stops_all_writes() {
     let world = World::default();
     let mut first = assemble(parts(&world, 1, Settings::new()));
     pass(5).await;
@@ -353,7 +356,7 @@ async fn losing_the_lease_is_noticed_and_stops_all_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shadow_mode_writes_nothing_at_all() {
+async fn shadow_mode_writes_nothing() {
     let world = World::default();
     let shadow = assemble(parts(&world, 1, Settings::new().with_shadow(true)));
     pass(60).await;
@@ -363,7 +366,7 @@ async fn shadow_mode_writes_nothing_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_election_the_loops_just_run() {
+async fn without_election_the_loops_run_at_once() {
     let world = World::default();
     let metrics = Metrics::new();
     let alone = Parts {
@@ -380,7 +383,7 @@ async fn without_election_the_loops_just_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_that_is_given_is_kept() {
+async fn a_loop_keeps_to_its_rate_limit() {
     let world = World::default();
     let alone = Parts { leadership: Leadership::Always, rate: Some((0.1, 2)), ..parts(&world, 1, Settings::new()) };
     let _alone = assemble(alone);

@@ -1,4 +1,4 @@
-//! Reading flags whose values are lists of names.
+//! Parses values of flags: booleans, lists of controllers, feature gates and tuned values.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -9,7 +9,7 @@ use crate::{
     settings::{FeatureGate, Settings, Tune, TuneValue},
 };
 
-/// Reads a boolean as Go does.
+/// Parses a boolean with the syntax of Go's `strconv.ParseBool`.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -18,7 +18,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Chooses loops as `--controllers` does: the first entry that names one decides, `*` is for those that none names.
+/// Chooses loops by `--controllers`: the first entry that names a loop decides; `*` stands for all loops that no entry names.
 pub(super) fn controllers(known: &[LoopDefinition], list: &[String]) -> Result<Vec<LoopDefinition>, String> {
     let canonical = |name: &str| {
         known
@@ -37,12 +37,12 @@ pub(super) fn controllers(known: &[LoopDefinition], list: &[String]) -> Result<V
     let chosen: Vec<_> = known.iter().filter(|l| controllers.contains(l.name)).copied().collect();
     if chosen.is_empty() {
         let names: Vec<_> = known.iter().map(|l| l.name).collect();
-        return Err(format!("none of this program's controllers is switched on ({})", names.join(", ")));
+        return Err(format!("--controllers switches on none of this program's controllers ({})", names.join(", ")));
     }
     Ok(chosen)
 }
 
-/// Pairs of a `name=value,...` list.
+/// Parses a list `name=value,...` into pairs.
 fn pairs<'a>(flag: &str, text: &'a str) -> Result<Vec<(&'a str, &'a str)>, String> {
     text.split(',')
         .map(str::trim)
@@ -55,8 +55,8 @@ fn pairs<'a>(flag: &str, text: &'a str) -> Result<Vec<(&'a str, &'a str)>, Strin
         .collect()
 }
 
-/// Reads `--feature-gates`. A gate this program does not know, or has in another position and no other, is named in a warning
-/// and has no effect.
+/// Parses `--feature-gates`. An unknown gate, and a gate of upstream that is fixed to another value here, has no effect and is
+/// reported in `warnings`.
 pub(super) fn gates(
     known: &[FeatureGate],
     lists: &[String],
@@ -100,7 +100,7 @@ pub(super) fn gates(
     Ok(settings)
 }
 
-/// Reads `--tune`.
+/// Parses the lists of `--tune`.
 pub(super) fn tunes(known: &[Tune], lists: &[String], mut settings: Settings) -> Result<Settings, String> {
     for list in lists {
         for (name, value) in pairs("tune", list)? {
@@ -116,7 +116,7 @@ pub(super) fn tunes(known: &[Tune], lists: &[String], mut settings: Settings) ->
     Ok(settings)
 }
 
-/// Reads a value of the kind that a tune has.
+/// Parses a value of the type that a tune's default has.
 pub(super) fn tuned(tune: &Tune, text: &str) -> Result<TuneValue, String> {
     match tune.default {
         TuneValue::Duration(_) => duration::parse(text).map(TuneValue::Duration),
@@ -131,7 +131,7 @@ fn number<T: FromStr>(text: &str, kind: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?} is not {kind}"))
 }
 
-/// Writes a value as it is read.
+/// Formats a value in the syntax that [`tuned`] parses.
 pub(super) fn shown(value: TuneValue) -> String {
     match value {
         TuneValue::Duration(d) => duration::format(d),

@@ -1,4 +1,4 @@
-//! One line of the log.
+//! Formats one line of the log.
 
 use std::fmt::{self, Write as _};
 
@@ -9,7 +9,7 @@ use tracing::{
     field::{Field, Visit},
 };
 
-/// What an event or a span carries.
+/// Message, verbosity and values of an event or a span.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
     message: String,
@@ -18,7 +18,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Adds the fields of an enclosing span.
+    /// Adds the values of an enclosing span.
     pub(super) fn extend(&mut self, outer: &Self) {
         self.values.extend(outer.values.iter().cloned());
     }
@@ -61,7 +61,7 @@ impl Visit for Fields {
     }
 }
 
-/// What one line says.
+/// Content of one line.
 pub(super) struct Line<'a> {
     pub(super) metadata: &'a Metadata<'a>,
     pub(super) verbosity: u8,
@@ -70,21 +70,21 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The path of the source, from that many directories above it, and the number of the line.
+    /// Returns path and line number of the source. The path keeps this number of directories above the file.
     fn caller(&self, directories: usize) -> String {
         let path = self.metadata.file().unwrap_or(self.metadata.target());
         let start = path.rmatch_indices('/').nth(directories).map_or(0, |(at, _)| at + 1);
         format!("{}:{}", &path[start..], self.metadata.line().unwrap_or(0))
     }
 
-    /// klog: `I0102 03:04:05.123456       1 file.rs:7] "Message" key="value"`.
+    /// Formats the line as klog does: `I0102 03:04:05.123456       1 file.rs:7] "Message" key="value"`.
     pub(super) fn text(&self) -> String {
         let severity = match *self.metadata.level() {
             Level::ERROR => 'E',
             Level::WARN => 'W',
             _ => 'I',
         };
-        // `2026-01-02T03:04:05.123456Z`
+        // For example `2026-01-02T03:04:05.123456Z`.
         let at = format!("{:.6}", self.at);
         let (month, day, time) = (&at[5..7], &at[8..10], &at[11..26]);
         let mut out = String::with_capacity(128);
@@ -103,7 +103,7 @@ impl Line<'_> {
         out
     }
 
-    /// One JSON object.
+    /// Formats the line as a JSON object with upstream's keys.
     pub(super) fn json(&self) -> String {
         let mut line = Map::new();
         line.insert("ts".to_owned(), json!(self.at.as_microsecond() as f64 / 1000.0));
@@ -123,7 +123,7 @@ impl Line<'_> {
     }
 }
 
-/// Quotes as Go's `%q` does, so that one event is one line whatever it says.
+/// Appends a text in quotes, as Go's `%q` does, so that a text with line breaks stays on one line.
 fn quote(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

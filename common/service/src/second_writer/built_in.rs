@@ -1,4 +1,4 @@
-//! What is known of kube-controller-manager: whether it leads, and which loops its Pods run.
+//! Observes kube-controller-manager: whether it leads, and which loops its Pods run.
 
 use serde_json::Value;
 
@@ -11,34 +11,34 @@ use crate::{
 
 use super::Evidence;
 
-/// Where kube-controller-manager runs and elects its leader.
+/// Namespace of the Pods and the Lease of kube-controller-manager.
 const NAMESPACE: &str = "kube-system";
-/// Its Lease, and the value of the label `component` of its static Pods.
+/// Name of the Lease of kube-controller-manager, and value of the label of its static Pods.
 const NAME: &str = "kube-controller-manager";
 const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
 
-/// What is known of kube-controller-manager.
+/// State of kube-controller-manager, as last read.
 #[derive(Debug, Default)]
 pub(super) struct BuiltIn {
-    /// `renewTime` of its Lease as last read; empty if there is none.
+    /// `spec.renewTime` of the Lease; empty if there is no Lease or no holder, `None` before the first reading.
     renewed: Option<String>,
     leads: bool,
-    /// The `--controllers` of each of its Pods; nothing if no Pod can be seen.
+    /// Value of `--controllers` of each Pod; empty if no Pod was found or the Pods cannot be read.
     pods: Vec<Controllers>,
 }
 
 impl BuiltIn {
-    /// Whether its Lease has been read before.
+    /// Whether the Lease has been read before.
     pub(super) fn was_read(&self) -> bool {
         self.renewed.is_some()
     }
 
-    /// Whether its Lease was renewed between the last two readings.
+    /// Whether the Lease was renewed between the last two readings.
     pub(super) fn leads(&self) -> bool {
         self.leads
     }
 
-    /// Reads its Lease and its Pods. What cannot be read is not known.
+    /// Reads the Lease and the Pods. Errors are logged at debug level.
     pub(super) async fn read(&mut self, api: &Api) {
         let lease = api.get(Target::object(LEASES, NAMESPACE, NAME)).await;
         let renewed = match lease.as_deref().map(renewal) {
@@ -46,7 +46,7 @@ impl BuiltIn {
             Err(error) if error.is_not_found() => String::new(),
             Err(error) => {
                 tracing::debug!(err = %error, "Cannot read the Lease of kube-controller-manager");
-                // What is not known has not changed.
+                // An unreadable Lease counts as unchanged.
                 self.renewed.clone().unwrap_or_default()
             }
         };
@@ -62,7 +62,7 @@ impl BuiltIn {
         };
     }
 
-    /// The evidence that it runs a loop.
+    /// Returns the evidence that kube-controller-manager runs a loop.
     pub(super) fn evidence(&self, name: &str) -> Option<Evidence> {
         if self.pods.iter().any(|controllers| controllers.contains(name)) {
             return Some(Evidence::Arguments);
@@ -71,7 +71,7 @@ impl BuiltIn {
     }
 }
 
-/// `spec.renewTime` of a Lease that somebody holds.
+/// Returns `spec.renewTime` of a Lease; empty without a holder.
 fn renewal(lease: impl AsRef<[u8]>) -> String {
     let lease: Value = serde_json::from_slice(lease.as_ref()).unwrap_or_default();
     let text = |field| lease["spec"][field].as_str().unwrap_or_default();
@@ -80,7 +80,7 @@ fn renewal(lease: impl AsRef<[u8]>) -> String {
 
 async fn pods(api: &Api) -> Result<Vec<Controllers>, Error> {
     let mut found = Vec::new();
-    // The labels of static Pods by kubeadm and most others, and by kOps.
+    // The label of static Pods on kubeadm and most other installers, then the label on kOps.
     for label in ["component", "k8s-app"] {
         let query = format!("labelSelector={label}%3D{NAME}&resourceVersion=0&limit=50");
         found.extend(controllers_of_pods(&api.list(PODS, NAMESPACE, &query).await?));
@@ -91,7 +91,7 @@ async fn pods(api: &Api) -> Result<Vec<Controllers>, Error> {
     Ok(found)
 }
 
-/// The `--controllers` of each Pod of a list that has not ended.
+/// Returns the value of `--controllers` of each Pod in a list. Skips finished Pods and Pods that show no command line.
 fn controllers_of_pods(json: &[u8]) -> Vec<Controllers> {
     let list: Value = serde_json::from_slice(json).unwrap_or_default();
     let pods = list["items"].as_array().into_iter().flatten();
@@ -101,7 +101,7 @@ fn controllers_of_pods(json: &[u8]) -> Vec<Controllers> {
         .collect()
 }
 
-/// The command line of kube-controller-manager; nothing if the Pod does not show it.
+/// Returns the command line of kube-controller-manager; `None` if the Pod shows no command and no arguments.
 fn command_line(containers: &[Value]) -> Option<Vec<String>> {
     let container = containers.iter().find(|container| container["name"] == NAME).or_else(|| containers.first())?;
     let words = ["command", "args"].into_iter().filter_map(|field| container[field].as_array()).flatten();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_not_shown_proves_nothing_and_sidecars_are_not_read() {
+    fn a_pod_without_a_command_proves_nothing_and_sidecars_are_ignored() {
         assert!(of(&pod(&[])).is_empty());
         let mut beside = pod(&["kube-controller-manager", "--controllers=*,-job"]);
         let sidecar = json!({"name": "sidecar", "command": ["x"]});
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn one_forgotten_pod_is_enough_and_one_that_has_ended_is_none() {
+    fn one_pod_that_runs_the_loop_is_enough_and_a_finished_pod_does_not_count() {
         let off = pod(&["kube-controller-manager", "--controllers=*,-job-controller"]);
         let mut forgotten = pod(&["kube-controller-manager"]);
         let both = |forgotten: &serde_json::Value| {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_alone_says_only_that_the_loops_are_not_known() {
+    fn a_renewed_lease_without_pods_is_the_weakest_evidence() {
         let leads = BuiltIn { leads: true, ..BuiltIn::default() };
         assert_eq!(leads.evidence("job-controller"), Some(Evidence::Lease));
         assert_eq!(BuiltIn::default().evidence("job-controller"), None);

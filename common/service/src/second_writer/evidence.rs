@@ -1,4 +1,4 @@
-//! How much evidence is enough, and for how long it counts: no I/O, no clock.
+//! How many sightings make evidence, and for how long they count. No I/O, no clock.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,27 +7,27 @@ use std::{
 
 use crate::clock::Instant;
 
-/// How far back sightings count at least.
+/// Shortest time for which a sighting counts.
 const WINDOW: Duration = Duration::from_mins(10);
 
-/// What shows that a second writer is at work.
+/// A kind of sign that a second writer runs a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evidence {
-    /// Writes of the loop's kind that this process has not made.
+    /// Writes that only the loop makes, and that are not by this process.
     Writes,
-    /// Events of the loop that this process has not sent.
+    /// Events with the component of the loop that this process has not sent.
     Events,
-    /// The arguments of a Pod of kube-controller-manager.
+    /// A Pod of kube-controller-manager whose arguments switch the loop on.
     Arguments,
-    /// A live Lease of kube-controller-manager, whose loops are not known.
+    /// A renewed Lease of kube-controller-manager, without a Pod that shows its loops.
     Lease,
 }
 
 impl Evidence {
-    /// All kinds.
+    /// Every kind of evidence, in the order of the reports.
     pub const ALL: [Self; 4] = [Self::Writes, Self::Events, Self::Arguments, Self::Lease];
 
-    /// The value of the label `evidence`.
+    /// Returns the value of the label `evidence` of `nonet_second_writer`.
     pub fn label(self) -> &'static str {
         match self {
             Self::Writes => "writes",
@@ -37,24 +37,24 @@ impl Evidence {
         }
     }
 
-    /// Whether it shows that the loop runs elsewhere, and not only that it may.
+    /// Whether this evidence proves that the loop runs elsewhere. [`Evidence::Lease`] only shows that it may.
     pub fn is_proof(self) -> bool {
         self != Self::Lease
     }
 
-    /// What was seen, as a clause.
+    /// Returns a clause for log lines and Events.
     pub(super) fn description(self) -> &'static str {
         match self {
-            Self::Writes => "objects were written under its field manager and not by this leader",
-            Self::Events => "Events of its component were recorded and not by this leader",
-            Self::Arguments => "the arguments of a Pod of kube-controller-manager include it",
-            Self::Lease => "the Lease of kube-controller-manager is renewed, and its loops are not known",
+            Self::Writes => "objects were written with its field manager, and not by this leader",
+            Self::Events => "Events with its component were recorded, and not by this leader",
+            Self::Arguments => "the arguments of a Pod of kube-controller-manager switch it on",
+            Self::Lease => "the Lease of kube-controller-manager is renewed, and its loops are unknown",
         }
     }
 
-    /// How many sightings within the window are enough.
+    /// Returns the number of sightings within the window that make evidence.
     ///
-    /// One write may be misread: an object from which a user has removed something shows the write before that.
+    /// A single write may be misread: after a user has removed a field from an object, the object shows the write before.
     fn enough(self) -> usize {
         match self {
             Self::Writes => 3,
@@ -63,20 +63,20 @@ impl Evidence {
     }
 }
 
-/// What was seen of each loop, and when.
+/// Times of sightings, by index of the loop and evidence.
 pub(super) struct Evidences {
     sightings: BTreeMap<(usize, Evidence), VecDeque<Instant>>,
-    /// How far back they count.
+    /// How long a sighting counts.
     window: Duration,
 }
 
 impl Evidences {
-    /// Nothing was seen. What is asked for once in a period counts until it is asked for again.
+    /// Returns a value without sightings. A sighting counts for two periods, so that it lasts until the next round of requests.
     pub(super) fn new(period: Duration) -> Self {
         Self { sightings: BTreeMap::new(), window: WINDOW.max(period.saturating_mul(2)) }
     }
 
-    /// Notes a sighting. The latest ones are kept.
+    /// Records a sighting. Only as many as make evidence are kept, the latest ones.
     pub(super) fn note(&mut self, loop_index: usize, evidence: Evidence, now: Instant) {
         let sightings = self.sightings.entry((loop_index, evidence)).or_default();
         if sightings.len() == evidence.enough() {
@@ -85,7 +85,7 @@ impl Evidences {
         sightings.push_back(now);
     }
 
-    /// Whether there are enough sightings within the window.
+    /// Whether the sightings within the window make evidence.
     pub(super) fn is_present(&self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
         let sightings = self.sightings.get(&(loop_index, evidence)).into_iter().flatten();
         let recent = sightings.filter(|at| now.saturating_duration_since(**at) < self.window);
@@ -111,11 +111,11 @@ mod tests {
         assert!(evidences.is_present(1, Evidence::Writes, clock.instant()));
         assert!(!evidences.is_present(0, Evidence::Writes, clock.instant()), "another loop");
         clock.sleep(Duration::from_mins(3)).await;
-        assert!(!evidences.is_present(1, Evidence::Writes, clock.instant()), "the first of them is too old");
+        assert!(!evidences.is_present(1, Evidence::Writes, clock.instant()), "the first write is too old");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_argument_is_enough() {
+    async fn one_sighting_of_arguments_is_enough() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let mut evidences = Evidences::new(WINDOW / 2);
         evidences.note(0, Evidence::Arguments, clock.instant());

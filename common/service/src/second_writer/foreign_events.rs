@@ -1,4 +1,4 @@
-//! Events of a component that this process has not sent.
+//! Watches for Events of a component that another process has sent.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::{
     sampler::{Object, WatchLine},
 };
 
-/// How long Events are watched.
+/// Duration of one watch of Events.
 const WATCH: Duration = Duration::from_secs(30);
 
-/// Watches the Events of a component for a while, and says whether any of them is another's.
+/// Watches the Events of a component for [`WATCH`], and returns whether another process has sent one of them.
 ///
-/// The server filters: what other components record does not arrive. Operators that call themselves by the name of a built-in
-/// controller do not have its field manager.
+/// A field selector keeps the Events of other components on the server. An Event without the field manager of
+/// kube-controller-manager does not count, because operators may use the name of a built-in controller as their component.
 pub(super) async fn any(api: &Api, component: &str, sent: &SentEvents) -> Result<bool, Error> {
-    // The version of now. That of another resource would not do: Events may be kept in a storage of their own.
+    // The watch starts at the current version of Events, which may be stored apart from all other resources.
     let page = api.list(EVENTS, "", "limit=1").await?;
     let from = serde_json::from_slice::<Page>(&page)?.metadata.resource_version;
     let selector = escape(&format!("reportingComponent={component}"));
@@ -34,7 +34,7 @@ pub(super) async fn any(api: &Api, component: &str, sent: &SentEvents) -> Result
         }
         Ok(false)
     };
-    // The server ends the watch itself; one that does not is left.
+    // The server ends the watch after `timeoutSeconds`. If it does not, the watch is dropped.
     tokio::time::timeout(WATCH * 2, watching).await.unwrap_or(Ok(false))
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_new_events_of_unknown_names_are_foreign() {
+    fn only_new_events_with_unknown_names_are_foreign() {
         let sent = SentEvents::default();
         sent.note("web.18a2b3");
         let by = |manager: &str, kind: &str, name: &str| {
@@ -70,7 +70,10 @@ mod tests {
             format!(r#"{{"type":"{kind}","object":{{"metadata":{metadata}}}}}"#)
         };
         let line = |kind: &str, name: &str| by(FIELD_MANAGER, kind, name);
-        assert!(!is_foreign(by("my-operator", "ADDED", "web.18a2b4").as_bytes(), &sent), "an operator with that name");
+        assert!(
+            !is_foreign(by("my-operator", "ADDED", "web.18a2b4").as_bytes(), &sent),
+            "an operator with that component"
+        );
         assert!(!is_foreign(line("ADDED", "web.18a2b3").as_bytes(), &sent));
         assert!(is_foreign(line("ADDED", "web.18a2b4").as_bytes(), &sent));
         assert!(is_foreign(line("MODIFIED", "web.18a2b4").as_bytes(), &sent));

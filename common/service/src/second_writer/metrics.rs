@@ -1,10 +1,10 @@
-//! What is stated about second writers.
+//! Metrics about second writers.
 
 use crate::metrics::{Gauge, Gauges, Metrics, Stability};
 
 use super::Evidence;
 
-/// The gauges of one process.
+/// Gauges about second writers, for all loops of a process.
 pub(super) struct SecondWriterMetrics {
     found: Gauges,
     expected: Gauge,
@@ -18,19 +18,19 @@ impl SecondWriterMetrics {
         let made = Self {
             found: gauge(
                 "nonet_second_writer",
-                "1 while there is evidence of a second writer that runs a control loop of this leader. 'lease' only says \
-                 that kube-controller-manager leads and that its loops are not known.",
+                "1 while there is evidence of a second writer that runs a control loop of this leader. 'lease' only \
+                 means that kube-controller-manager leads and that its loops are unknown.",
                 &["controller", "evidence"],
             ),
             expected: gauge(
                 "nonet_second_writer_expected",
-                "1 while an annotation of the lease says that a second writer is expected beside this one.",
+                "1 while an annotation of the Lease states that a second writer is expected.",
                 &[],
             )
             .with(&[]),
             built_in_leads: gauge(
                 "nonet_built_in_manager_leads",
-                "1 while the lease of kube-controller-manager is renewed, as far as this leader has seen.",
+                "1 while this leader sees the Lease of kube-controller-manager being renewed.",
                 &[],
             )
             .with(&[]),
@@ -40,7 +40,7 @@ impl SecondWriterMetrics {
         made
     }
 
-    /// Nothing has been found.
+    /// Sets all gauges to 0.
     pub(super) fn clear(&self) {
         for name in &self.loops {
             for evidence in Evidence::ALL {

@@ -26,7 +26,7 @@ fn never(_: crate::runtime::Context) -> Arc<dyn Running> {
 const LOOP: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", never)
     .owning(&[OwnedWrites::status("apps", "deployments")]);
 
-/// What the API server answers: by path, and how many requests there were.
+/// An API server with these objects, which counts its requests by method and last path segment.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
@@ -107,7 +107,7 @@ struct World {
     said: Arc<Mutex<Vec<String>>>,
 }
 
-/// A leader that looks for a second writer.
+/// Returns a leader that looks for a second writer.
 fn world() -> World {
     let (server, clock, metrics) =
         (Server::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1), Metrics::new());
@@ -167,7 +167,7 @@ fn manager_pod(controllers: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_found_beside_a_manager_whose_loop_is_off() {
+async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
     let world = world();
     world.server.0.lock().renewals_of_built_in = Some(0);
     world.server.0.lock().pods = vec![manager_pod("*,-deployment-controller")];
@@ -176,14 +176,14 @@ async fn nothing_is_found_beside_a_manager_whose_loop_is_off() {
     assert!(world.metrics.prometheus().contains("nonet_built_in_manager_leads 1"));
     assert_eq!(world.found(), Vec::<String>::new());
     let requests = world.server.0.lock().requests.clone();
-    // One of each in five minutes, and two at the beginning.
+    // One request of each kind every five minutes, and two at the start.
     for (kind, times) in [("GET pods", 1), ("GET kube-controller-manager", 1), ("GET events", 2)] {
         assert!((times * 10..=times * 14).contains(&requests[kind]), "{kind}: {requests:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_what_to_do() {
+async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_a_remedy() {
     let world = world();
     world.server.0.lock().pods = vec![manager_pod("*")];
     world.pass(180).await;
@@ -203,11 +203,11 @@ async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_what_to_do() {
     world.pass(1200).await;
     assert!(!world.is_found("arguments"));
     let gone = world.said.lock().iter().filter(|said| said.contains("SecondWriterGone")).count();
-    assert_eq!(gone, 1, "its end is announced once");
+    assert_eq!(gone, 1, "the end is announced once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_was_not_sent_here_is_found() {
+async fn an_event_of_another_process_is_found() {
     let world = world();
     world.pass(30).await;
     world.server.0.lock().events = vec![
@@ -219,7 +219,7 @@ async fn an_event_that_was_not_sent_here_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_another_are_found_and_silence_can_be_planned() {
+async fn writes_of_another_process_are_found_and_an_annotation_silences_the_announcement() {
     let world = world();
     world.pass(90).await;
     let annotated = |lease: &mut Value| {
@@ -239,10 +239,10 @@ async fn writes_of_another_are_found_and_silence_can_be_planned() {
         world.pass(20).await;
     }
     world.pass(20).await;
-    assert!(world.is_found("writes"), "what is expected is stated all the same");
+    assert!(world.is_found("writes"), "the gauge is set for an expected writer, too");
     assert!(world.metrics.prometheus().contains("nonet_second_writer_expected 1"));
     assert_eq!(world.found(), Vec::<String>::new());
     world.pass(120).await;
     assert!(world.metrics.prometheus().contains("nonet_second_writer_expected 0"));
-    assert_eq!(world.found().len(), 1, "the time is over");
+    assert_eq!(world.found().len(), 1, "the annotated time has passed");
 }

@@ -1,11 +1,12 @@
-//! Who may read what: asked of the API server.
+//! Authentication and authorization of requests by reviews of the API server.
 //!
-//! A bearer token is checked by a `TokenReview`, what its owner may do by a `SubjectAccessReview`; both answers are kept for ten
-//! seconds. A caller with a client certificate by the right authority needs no token. A request without either is
-//! `system:anonymous`. Reviews are limited for each peer and in all; a request beyond the limit is answered with 429.
+//! A `TokenReview` checks a bearer token, and a `SubjectAccessReview` checks the permission of its user. Both answers are
+//! cached for ten seconds by default. A caller with a client certificate of the right authority needs no token. A request
+//! without either has the user `system:anonymous`. Reviews are limited for each peer and in total; a request beyond the limit
+//! is answered with 429.
 //!
-//! Upstream: delegated authentication and authorization of `k8s.io/apiserver`. Request headers of a front proxy are not accepted
-//! here, and the authority of client certificates is not looked up in the cluster.
+//! Upstream: delegated authentication and authorization of `k8s.io/apiserver`. Differences: the headers of a front proxy are not
+//! accepted, and the authority of client certificates is not read from the cluster.
 
 use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -33,22 +34,22 @@ use crate::{
     siphash::SipHash,
 };
 
-/// How long an answer counts. Upstream: the default of `--authentication-token-webhook-cache-ttl` and its like.
+/// How long an answer is cached by default. Upstream: `--authentication-token-webhook-cache-ttl` and its siblings.
 const KEPT: Duration = Duration::from_secs(10);
-/// How many answers of one kind are kept.
+/// Capacity of each cache of answers.
 const CACHE: usize = 1024;
-/// How long a caller that was allowed something is exempt from the limits on reviews.
+/// How long a caller is exempt from the limits on reviews after a granted request.
 const TRUSTED: Duration = Duration::from_mins(10);
-/// The longest path that is looked at.
+/// Longest accepted path, in bytes. Longer paths are answered with 414.
 const PATH: usize = 1024;
-/// The path whose answer gives reasons to callers that may read it, though everybody may ask.
+/// Path with reasons in its answer. If the path is open, every caller may read it, but only callers with permission see reasons.
 const READINESS: &str = "/readyz";
-/// How long one question may take.
+/// Timeout of one review.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest token looked at.
+/// Longest accepted token, in bytes. Longer tokens are answered with 401.
 const TOKEN: usize = 16 << 10;
 
-/// A user, as a `TokenReview` describes it.
+/// A user in the form of `TokenReview` and `SubjectAccessReview`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct User {
     username: String,
@@ -69,7 +70,7 @@ impl From<UserInfo> for User {
 }
 
 impl User {
-    /// Somebody in these groups.
+    /// Returns a user with a name and groups only.
     pub(super) fn named(username: String, groups: Vec<String>) -> Self {
         Self { username, groups, ..Self::default() }
     }
@@ -84,7 +85,7 @@ impl User {
     }
 }
 
-/// Answers that count for a while: the newest [`CACHE`] of them.
+/// Answers with an expiry. At [`CACHE`] entries, the entry that expires first is replaced.
 #[derive(Default)]
 struct Cache<K, V>(Mutex<BTreeMap<K, (Instant, V)>>);
 
@@ -110,7 +111,7 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
 /// Which requests need a review, and how long the answer to a review is cached.
 #[derive(Clone, Debug)]
 pub struct ReviewOptions {
-    /// Paths that need no permission; a `*` at the end stands for anything.
+    /// Paths that need no permission; a `*` at the end matches any suffix.
     pub open: Vec<String>,
     /// How long the user of a token is cached.
     pub token: Duration,
@@ -121,23 +122,24 @@ pub struct ReviewOptions {
 }
 
 impl ReviewOptions {
-    /// Upstream's times.
+    /// Returns options with upstream's cache times.
     pub fn new(open: &[String]) -> Self {
         Self { open: open.to_vec(), token: KEPT, allowed: KEPT, denied: KEPT }
     }
 }
 
-/// Decides who may read what.
+/// Authenticates and authorizes requests.
 pub struct Access {
-    /// The cluster that answers `TokenReview`s.
+    /// Client of the cluster that answers `TokenReview`s.
     authentication: Api,
-    /// The cluster that answers `SubjectAccessReview`s.
+    /// Client of the cluster that answers `SubjectAccessReview`s.
     authorization: Api,
     options: ReviewOptions,
     budget: Budget,
-    /// The secret under which tokens are digested: caches hold no token.
+    /// Key of the digests of tokens, so that the caches contain no tokens.
     secret: [u64; 2],
-    /// What is known of tokens and permissions. Refusals are kept apart, so that a flood of them evicts no good answer.
+    /// Caches of accepted and rejected credentials. Rejections have caches of their own, so that a flood of them evicts no
+    /// accepted one.
     users: Cache<Digest, User>,
     strangers: Cache<Digest, ()>,
     allowed: Cache<Question, ()>,
@@ -145,12 +147,12 @@ pub struct Access {
     trusted: Cache<Digest, ()>,
 }
 
-/// A token, or the user of a certificate, that cannot be read back.
+/// Keyed hash of a token, or of the user name of a certificate.
 type Digest = u128;
-/// User, verb and path.
+/// User, verb and path of a `SubjectAccessReview`.
 type Question = (User, String, String);
 
-/// Why somebody may not.
+/// Why a request is rejected.
 #[derive(Debug, PartialEq, Eq)]
 enum Denied {
     Unauthorized,
@@ -160,7 +162,7 @@ enum Denied {
 }
 
 impl Access {
-    /// Asks through these two, which must write freely (reviews are POSTs).
+    /// Returns a check that sends reviews to these two clients. Their gates must be open, because reviews are POSTs.
     pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
         let clock = authentication.clock();
         let secret = [clock.random_u64(), clock.random_u64()];
@@ -185,9 +187,9 @@ impl Access {
         })
     }
 
-    /// Checks a request, and says whether its answer may give reasons.
+    /// Checks a request, and returns whether its answer may contain reasons.
     ///
-    /// The user is the one that a client certificate names, or else the owner of the token in the `Authorization` header.
+    /// A client certificate names the user. Without one, the token in the `Authorization` header does.
     async fn check(&self, call: &Call) -> Result<Reasons, Denied> {
         let digest = match (&call.certified, call.token()) {
             (Some(user), _) => Some(self.digest("certificate", &user.username)),
@@ -230,14 +232,14 @@ impl Access {
         hash.finish()
     }
 
-    /// Whether a review may be asked for now. Callers that were allowed something lately always may: their number is
-    /// small, and they must not be locked out by callers that guess.
+    /// Checks the limits on reviews. Callers with a recently granted request are exempt: they are few, and callers that guess
+    /// tokens must not lock them out.
     fn may_ask(&self, call: &Call, digest: Option<Digest>, now: Instant) -> Result<(), Denied> {
         let is_trusted = digest.is_some_and(|digest| self.trusted.get(&digest, now).is_some());
         if is_trusted || self.budget.allows(call.peer, now) { Ok(()) } else { Err(Denied::TooMany) }
     }
 
-    /// The owner of the token.
+    /// Returns the user of the token; `None` if the token is not valid.
     async fn user(&self, call: &Call, digest: Digest) -> Result<Option<User>, Denied> {
         let Some(token) = call.token().filter(|token| token.len() <= TOKEN) else { return Ok(None) };
         let now = self.authentication.clock().instant();
@@ -261,7 +263,7 @@ impl Access {
         }
     }
 
-    /// Whether a user may make this request.
+    /// Whether the user has permission for this request.
     async fn may(&self, user: User, call: &Call, digest: Option<Digest>) -> Result<bool, Denied> {
         let now = self.authorization.clock().instant();
         let key = (user, call.verb.clone(), call.path.clone());
@@ -295,14 +297,14 @@ impl Access {
     }
 }
 
-/// What is checked of a request.
+/// The parts of a request that are checked.
 struct Call {
     verb: String,
     path: String,
     peer: Peer,
-    /// The user that a client certificate names.
+    /// User named by the client certificate.
     certified: Option<User>,
-    /// The `Authorization` header; empty if it is no text.
+    /// `Authorization` header; empty if it is no text.
     authorization: Option<String>,
 }
 
@@ -324,9 +326,9 @@ impl Call {
     }
 }
 
-/// How many reviews are asked for, in all and for each peer.
+/// Limits on the rate of reviews, in total and for each peer.
 ///
-/// Each bogus token, and each path that an anonymous caller makes up, costs the API server a review.
+/// Each invalid token, and each path that an anonymous caller makes up, costs the API server a review.
 struct Budget {
     all: Option<Throttle>,
     peers: Mutex<BTreeMap<Peer, Throttle>>,
@@ -339,9 +341,9 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// How many peers are counted apart; those beyond share what there is for all.
+    /// Number of peers with a limit of their own. All further peers are limited only in total.
     const PEERS: usize = 1024;
-    /// Reviews a second for one peer, and how many it may save up.
+    /// Reviews per second for one peer, and burst.
     const PEER: (f64, u32) = (4.0, 10);
 
     fn allows(&self, peer: Peer, now: Instant) -> bool {
@@ -361,7 +363,7 @@ impl Budget {
     }
 }
 
-/// Puts a question to the API server. Its answer is the same object with a status.
+/// Sends a review to the API server. The answer is the same object with its status.
 async fn ask<R>(api: &Api, review: &R) -> Result<R, Denied>
 where
     R: k8s_openapi::Resource<Scope = ClusterResourceScope> + Serialize + DeserializeOwned,
@@ -373,31 +375,31 @@ where
         kind: R::KIND,
         namespaced: false,
     };
-    let asked = tokio::time::timeout(PATIENCE, api.create(Target::object(resource, "", ""), review)).await;
-    let answer = match asked {
+    let reviewed = tokio::time::timeout(PATIENCE, api.create(Target::object(resource, "", ""), review)).await;
+    let answer = match reviewed {
         Ok(answer) => answer.and_then(|bytes| Ok(serde_json::from_slice::<R>(&bytes)?)),
         Err(_) => Err(Error::Lost(format!("no answer within {}s", PATIENCE.as_secs()))),
     };
     answer.map_err(|error| {
-        tracing::error!(err = %error, review = resource.kind, "Cannot ask the API server who may read this");
+        tracing::error!(err = %error, review = resource.kind, "Cannot review a request with the API server");
         Denied::Unavailable
     })
 }
 
-/// The token of an `Authorization` header.
+/// Returns the bearer token of an `Authorization` header.
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Lets a request through, or answers it with one line.
+/// Middleware that passes a request on, or rejects it with one line of text.
 pub(super) async fn guard(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
     if request.uri().path().len() > PATH {
         return (StatusCode::URI_TOO_LONG, "the path is too long\n").into_response();
     }
     let call = Call::of(&request);
-    // Probes come every few seconds and have no credentials: nothing needs to be reviewed.
+    // Probes of the kubelet come every few seconds without credentials, and need no review.
     let is_probe = call.authorization.is_none() && call.certified.is_none() && access.is_open(&call.path);
     let checked = if is_probe { Ok(Reasons::Withheld) } else { access.check(&call).await };
     match checked {
@@ -408,12 +410,11 @@ pub(super) async fn guard(State(access): State<Arc<Access>>, mut request: Reques
         Err(Denied::Unauthorized) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
         Err(Denied::Forbidden(why)) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
         Err(Denied::Unavailable) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "cannot ask the API server who may read this\n").into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, "cannot review the request with the API server\n").into_response()
         }
         Err(Denied::TooMany) => {
             let retry = [(header::RETRY_AFTER, "1")];
-            (StatusCode::TOO_MANY_REQUESTS, retry, "too many requests had to be reviewed, try again later\n")
-                .into_response()
+            (StatusCode::TOO_MANY_REQUESTS, retry, "too many requests need a review, try again later\n").into_response()
         }
     }
 }

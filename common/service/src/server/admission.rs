@@ -1,9 +1,9 @@
-//! Which connections are kept when there are too many.
+//! Limits on connections, and the choice of the connection that is dropped for a new one.
 //!
-//! A new connection is always admitted: it may be a probe of the kubelet, on which the life of this process depends. What
-//! makes room for it is the connection that has been silent for longest, of the same peer if that peer has its share, and
-//! otherwise of the peer with the most connections. A peer that opens connections and says nothing on them therefore costs
-//! itself its own connections.
+//! A new connection is always admitted, because it may be a probe of the kubelet, and failed probes restart this process. If a
+//! limit is reached, the longest silent connection of one peer is dropped: of the same peer if that peer has reached its limit,
+//! otherwise of the peer with the most connections. A peer that opens silent connections therefore only loses connections of its
+//! own.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,13 @@ use crate::clock::Instant;
 /// Limits on the connections of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Connections at once.
+    /// Most open connections in total.
     pub(super) connections: usize,
-    /// Connections of one peer at once.
+    /// Most open connections of one peer.
     pub(super) per_peer: usize,
     /// The longest time between the accept of a connection and the head of its first request, the TLS handshake included.
     pub(super) first_request: Duration,
-    /// Time from the beginning or end of a request to the beginning of the next.
+    /// The longest time between the last start or end of a request and the start of the next.
     pub(super) idle: Duration,
 }
 
@@ -53,11 +53,11 @@ impl Peer {
     }
 }
 
-/// A number that no other connection of the process has.
+/// Number of a connection, unique in its table.
 pub(super) type Id = u64;
 
 struct Entry<H> {
-    /// When the connection was opened, or when its last request began.
+    /// When the connection was opened, or its last request began.
     since: Instant,
     handle: H,
 }
@@ -78,7 +78,7 @@ impl<H> Table<H> {
         self.peers.values().map(BTreeMap::len).sum()
     }
 
-    /// Admits a connection, and gives back the handle of the connection that made room for it.
+    /// Admits a connection, and returns its number and the handle of the connection that has to be dropped for it.
     pub(super) fn admit(&mut self, peer: Peer, now: Instant, handle: H) -> (Id, Option<H>) {
         let own = self.peers.get(&peer).map_or(0, BTreeMap::len);
         let crowded = if own >= self.limits.per_peer {
@@ -95,14 +95,14 @@ impl<H> Table<H> {
         (id, evicted)
     }
 
-    /// Notes that a request has begun.
+    /// Records the start of a request.
     pub(super) fn touch(&mut self, peer: Peer, id: Id, now: Instant) {
         if let Some(entry) = self.peers.get_mut(&peer).and_then(|entries| entries.get_mut(&id)) {
             entry.since = now;
         }
     }
 
-    /// Takes out a connection.
+    /// Removes a connection, and returns its handle.
     pub(super) fn remove(&mut self, peer: Peer, id: Id) -> Option<H> {
         let entries = self.peers.get_mut(&peer)?;
         let removed = entries.remove(&id);
@@ -112,14 +112,14 @@ impl<H> Table<H> {
         removed.map(|entry| entry.handle)
     }
 
-    /// The peer with the most connections; among equals the one whose connection has been silent for longest.
+    /// Returns the peer with the most connections; among equals, the peer with the longest silent connection.
     fn most_connections(&self) -> Option<Peer> {
         let oldest = |entries: &BTreeMap<Id, Entry<H>>| entries.values().map(|entry| entry.since).min();
         let peers = self.peers.iter().map(|(peer, entries)| (entries.len(), std::cmp::Reverse(oldest(entries)), *peer));
         peers.max().map(|(_, _, peer)| peer)
     }
 
-    /// Takes out the connection of a peer that has been silent for longest.
+    /// Removes the longest silent connection of a peer, and returns its handle.
     fn evict(&mut self, peer: Peer) -> Option<H> {
         let (id, _) = self.peers.get(&peer)?.iter().min_by_key(|(id, entry)| (entry.since, **id))?;
         self.remove(peer, *id)
@@ -142,20 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_with_its_share_loses_its_own_longest_silent_connection() {
+    fn a_peer_at_its_limit_loses_its_own_longest_silent_connection() {
         let now = Clock::system().instant();
         let mut table = table(100, 2);
         let (first, _) = table.admit(peer(1), now, "first");
         table.admit(peer(1), now + Duration::from_secs(1), "second");
         table.admit(peer(2), now, "other");
-        // The first one has had a request since.
+        // The first connection has had a request since.
         table.touch(peer(1), first, now + Duration::from_secs(2));
         assert_eq!(table.admit(peer(1), now + Duration::from_secs(3), "third").1, Some("second"));
         assert_eq!(table.len(), 3);
     }
 
     #[test]
-    fn a_full_table_takes_from_the_peer_with_the_most_connections() {
+    fn a_full_table_drops_a_connection_of_the_peer_with_the_most() {
         let now = Clock::system().instant();
         let mut table = table(4, 4);
         table.admit(peer(1), now, "silent for longest, and alone");
@@ -164,7 +164,7 @@ mod tests {
         }
         assert_eq!(table.admit(peer(3), now + Duration::from_secs(2), "new").1, Some("one of three"));
         assert_eq!(table.admit(peer(4), now + Duration::from_secs(3), "new").1, Some("one of three"));
-        // Everyone has one: the longest silent goes.
+        // Every peer has one connection: the longest silent one is dropped.
         assert_eq!(table.admit(peer(5), now + Duration::from_secs(4), "new").1, Some("silent for longest, and alone"));
     }
 
@@ -178,8 +178,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever peers do, a new connection is admitted, the limits hold, and nobody with one connection loses it to
-        /// somebody with several.
+        /// For any behaviour of peers: new connections are admitted, the limits hold, and a peer with one connection does not
+        /// lose it to a peer with several.
         #[test]
         fn limits_hold_and_single_connections_survive(steps in prop::collection::vec((0u8..6, 0u8..4), 1..200)) {
             let now = Clock::system().instant();

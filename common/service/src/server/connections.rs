@@ -1,8 +1,8 @@
-//! Accepting and serving connections within [`Limits`].
+//! Accepts and serves connections within [`Limits`].
 //!
-//! A connection is accepted before anything is asked of it, and timed from there: a client that is silent before, during or
-//! after the TLS handshake, that sends its first request slowly, or that keeps an idle connection, is dropped. Nothing that
-//! a client does keeps the listener from accepting the next one.
+//! Time limits start when a connection is accepted. A client is dropped if it is silent before, during or after the TLS
+//! handshake, if it sends its first request slowly, or if its connection is idle for too long. No behaviour of a client stops
+//! the listener from accepting the next connection.
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -31,36 +31,36 @@ use crate::clock::{Clock, Instant};
 
 /// How long a client may take to answer a ping, or to send the head of a later request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a client with an HTTP/2 connection is asked whether it is there.
+/// How often a client with an HTTP/2 connection gets a ping.
 const PING: Duration = Duration::from_secs(30);
-/// The largest head of a request: a token may have 16 KiB.
+/// Largest head of a request, in bytes. A token alone may have 16 KiB.
 const HEAD: usize = 64 << 10;
 
-/// What is served to each connection, and how.
+/// Router, certificates and limits for the connections of one listener.
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) router: Router,
-    /// The certificates; `None` serves without TLS.
+    /// Current TLS configuration; `None` serves without TLS.
     pub(super) tls: Option<tls::Current>,
-    /// HTTP/2 requests at once on one connection; `None` serves HTTP/1.1 alone.
+    /// Concurrent requests on one HTTP/2 connection; `None` serves only HTTP/1.1.
     pub(super) streams: Option<u32>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
 }
 
-/// Ends its connection when it is dropped.
+/// Handle that ends its connection when it is dropped.
 type Keep = oneshot::Sender<()>;
 
-/// The protocols a connection may speak.
+/// HTTP version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http1,
     Http2,
-    /// Without TLS nothing is negotiated: the first bytes tell.
+    /// Either version. Without TLS there is no negotiation, and the first bytes show the version.
     Either,
 }
 
-/// The entry of one connection in the table, with the state of its requests.
+/// Entry of one connection in the table, with the time of its last request.
 struct Place {
     connections: Arc<Mutex<Table<Keep>>>,
     peer: Peer,
@@ -81,7 +81,7 @@ impl Place {
         *self.last_request.lock() = Some(self.clock.instant());
     }
 
-    /// Waits until the client has been silent for too long.
+    /// Waits until the client has been silent for longer than the limits allow.
     async fn silence(&self, opened: Instant, limits: Limits) {
         loop {
             let until = match *self.last_request.lock() {
@@ -102,7 +102,7 @@ impl Drop for Place {
     }
 }
 
-/// Serves connections until dropped.
+/// Accepts and serves connections. Dropping the future ends all of them.
 pub(super) async fn accept(listener: TcpListener, service: Service) {
     let connections = Arc::new(Mutex::new(Table::new(service.limits)));
     let mut tasks = JoinSet::new();
@@ -113,7 +113,7 @@ pub(super) async fn accept(listener: TcpListener, service: Service) {
                 tasks.spawn(admit(&connections, &service, stream, address));
             }
             Err(error) => {
-                // Out of file descriptors, most likely: that passes, and hurrying does not help.
+                // Most likely the process is out of file descriptors, which passes with time.
                 tracing::error!(err = %error, "Cannot accept a connection");
                 service.clock.sleep(Duration::from_secs(1)).await;
             }
@@ -121,7 +121,7 @@ pub(super) async fn accept(listener: TcpListener, service: Service) {
     }
 }
 
-/// Gives a connection its place, which may end another one, and returns what serves it.
+/// Adds a connection to the table, which may end another connection, and returns the future that serves it.
 fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     connections: &Arc<Mutex<Table<Keep>>>,
     service: &Service,
@@ -132,7 +132,7 @@ fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     let (peer, opened) = (Peer::of(address.ip()), service.clock.instant());
     let (id, victim) = connections.lock().admit(peer, opened, keep);
     if victim.is_some() {
-        tracing::debug!(peer = %address, "Dropped the connection that was silent for longest: there are too many");
+        tracing::debug!(peer = %address, "Dropped the longest silent connection, because there are too many");
     }
     drop(victim);
     let place = Place {
@@ -166,7 +166,7 @@ async fn negotiate(service: Service, stream: impl AsyncRead + AsyncWrite + Send 
         Ok(stream) => {
             let session = stream.get_ref().1;
             let certificates = session.peer_certificates().unwrap_or_default();
-            // What guards the router looks for the user that the client's certificate names.
+            // The guard of the router looks for this extension, the user named by the client certificate.
             let user = certificates.first().and_then(|certificate| peer::user(certificate));
             let h2 = service.streams.is_some() && session.alpn_protocol() == Some(b"h2");
             let protocol = if h2 { Protocol::Http2 } else { Protocol::Http1 };

@@ -1,4 +1,4 @@
-//! `/debug`: what the control loops hold and why they do what they do.
+//! Pages below `/debug`: queues, caches, explanations and graphs of the control loops.
 
 use std::fmt::Write as _;
 
@@ -14,14 +14,14 @@ use serde_json::{Map, Value};
 use super::{State, accept};
 use crate::runtime::Running;
 
-/// What may be asked.
+/// Query parameters of the pages.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Parameters {
     key: Option<String>,
     format: Option<String>,
 }
 
-/// A page that shows a value of every loop: as JSON, or as text for people.
+/// Returns a page with one value of every loop, as JSON or as text.
 pub(super) fn page(of: fn(&dyn Running, Option<&str>) -> Value) -> MethodRouter<State> {
     let answer = move |Extract(state): Extract<State>, Query(parameters): Query<Parameters>, headers: HeaderMap| async move {
         let key = parameters.key.as_deref().filter(|key| !key.is_empty());
@@ -44,9 +44,9 @@ pub(super) fn page(of: fn(&dyn Running, Option<&str>) -> Value) -> MethodRouter<
     routing::get(answer)
 }
 
-/// The graph of the first loop that keeps one, or of the loop of that name, where upstream has it.
+/// Answers with the graph of objects, as DOT: of the first loop that has a graph, or of the loop in the path, as upstream does.
 ///
-/// Of parameters only `uid` counts, as often as it is given.
+/// The only parameter is `uid`, which can be repeated.
 pub(super) async fn graph(
     Extract(state): Extract<State>,
     name: Option<Path<String>>,
@@ -76,7 +76,7 @@ pub(super) async fn set_verbosity(Extract(state): Extract<State>, body: String) 
     }
 }
 
-/// Writes a value for people: one line a fact, indented like what it belongs to.
+/// Writes a value as text, with one line for each fact, indented below the fact that contains it.
 fn render(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) => {
@@ -111,7 +111,7 @@ fn render_after(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// A scalar on one line.
+/// Formats a scalar on one line.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.replace('\n', " "),
@@ -126,7 +126,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn people_get_indented_lines() {
+    fn text_is_indented_lines() {
         let mut out = String::new();
         let value =
             json!({"loop": {"depth": 2, "keys": ["a/b", {"key": "c", "why": "two\nlines"}], "late": [], "x": null}});

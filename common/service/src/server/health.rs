@@ -1,4 +1,4 @@
-//! Named checks, and what `/healthz` and its like answer from them.
+//! Named checks, and the answers of `/healthz`, `/livez` and `/readyz`.
 
 use std::fmt::Write as _;
 
@@ -13,16 +13,16 @@ use crate::metrics::{Counters, Gauges, Metrics, Stability};
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Whether an answer says why a check failed.
+/// Whether an answer contains the reasons of failed checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reasons {
-    /// As upstream, which tells no caller. The log has them.
+    /// Reasons are left out, as upstream does for every caller.
     Withheld,
-    /// They name resources and quote errors of the API server.
+    /// Reasons are included. They name resources and quote errors of the API server.
     Told,
 }
 
-/// Named checks.
+/// A set of named checks, with the metrics of their results.
 pub struct Health {
     kind: &'static str,
     checks: Mutex<Vec<(String, Check)>>,
@@ -41,18 +41,18 @@ impl Health {
         Self { kind, checks: Mutex::default(), notes: Mutex::default(), state, results }
     }
 
-    /// Forgets what was counted.
+    /// Clears the metrics.
     pub(super) fn reset(&self) {
         self.state.clear();
         self.results.clear();
     }
 
-    /// Adds a check. It must not wait.
+    /// Adds a check, which must not block.
     pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks.lock().push((name.to_owned(), Box::new(check)));
     }
 
-    /// Adds to what is told of a check that passes: what is wrong and does not matter to it. It must not wait.
+    /// Adds a remark to the output of a check that passes, about a problem that does not fail it. `note` must not block.
     pub fn note(&self, name: &str, note: impl Fn() -> Option<String> + Send + Sync + 'static) {
         self.notes.lock().push((name.to_owned(), Box::new(note)));
     }
@@ -60,10 +60,10 @@ impl Health {
     fn noted(&self, name: &str) -> String {
         let notes = self.notes.lock();
         let notes = notes.iter().filter(|(of, _)| of == name).filter_map(|(_, note)| note());
-        notes.fold(String::new(), |told, note| told + ": " + &note)
+        notes.fold(String::new(), |text, note| text + ": " + &note)
     }
 
-    /// Runs all checks: the names of those that fail, and why.
+    /// Runs all checks, and returns name and reason of those that fail.
     pub fn failures(&self) -> Vec<(String, String)> {
         self.run(&[]).into_iter().filter_map(|(name, result)| result.err().map(|why| (name, why))).collect()
     }
@@ -86,7 +86,7 @@ impl Health {
         results
     }
 
-    /// What the endpoint answers.
+    /// Answers a request with this query.
     pub(super) fn answer(&self, query: Option<&str>, reasons: Reasons) -> Response {
         let parameters: Vec<_> = query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).collect();
         let excluded: Vec<_> = parameters.iter().filter_map(|p| p.strip_prefix("exclude=")).collect();

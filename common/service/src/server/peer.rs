@@ -1,6 +1,6 @@
-//! Who a client certificate names.
+//! Reads the user from a client certificate.
 //!
-//! The handshake has verified the certificate; what is read here is its subject: the common name is the user, the
+//! The handshake has already verified the certificate. Only the subject is read here: the common name is the user, the
 //! organizations are the groups.
 //!
 //! Upstream: `CommonNameUserConversion` of `k8s.io/apiserver`.
@@ -10,15 +10,15 @@ use super::access::User;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
-/// The version of a certificate, which the oldest do not have.
+/// Tag of the version of a certificate, which certificates of version 1 lack.
 const VERSION: u8 = 0xa0;
-/// 2.5.4.3 and 2.5.4.10.
+/// The object identifiers 2.5.4.3 and 2.5.4.10.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
-/// Texts that are ASCII or UTF-8 as they are: `UTF8String`, `PrintableString`, `IA5String`.
+/// Tags of text types that need no conversion to UTF-8: `UTF8String`, `PrintableString`, `IA5String`.
 const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
 
-/// The user that a certificate names, if it names one.
+/// Returns the user that a certificate names; `None` without a common name, or if the certificate cannot be parsed.
 pub(super) fn user(certificate: &[u8]) -> Option<User> {
     let (mut common_name, mut groups) = (None, Vec::new());
     let mut sets = subject(certificate)?;
@@ -39,7 +39,7 @@ pub(super) fn user(certificate: &[u8]) -> Option<User> {
     Some(User::named(username, groups))
 }
 
-/// The attributes of the subject: what comes after serial number, signature algorithm, issuer and validity.
+/// Returns the attributes of the subject, the field behind serial number, signature algorithm, issuer and validity.
 fn subject(mut certificate: &[u8]) -> Option<&[u8]> {
     let (SEQUENCE, mut signed) = take(&mut certificate)? else { return None };
     let (SEQUENCE, mut fields) = take(&mut signed)? else { return None };
@@ -52,7 +52,7 @@ fn subject(mut certificate: &[u8]) -> Option<&[u8]> {
     Some(subject)
 }
 
-/// Takes one value in DER off the front: its tag and its content.
+/// Takes the first DER value off `bytes`, and returns its tag and content.
 fn take<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_name_is_the_user_and_the_organization_its_group() {
+    fn the_common_name_is_the_user_and_the_organization_a_group() {
         use rcgen::DnType::{CommonName, CountryName, OrganizationName};
         let long = "x".repeat(300);
         let der = certificate(&[(CountryName, "DE"), (OrganizationName, "system:masters"), (CommonName, &long)]);
@@ -96,21 +96,21 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_name_is_nobody() {
+    fn a_certificate_without_a_common_name_has_no_user() {
         assert!(user(&certificate(&[(rcgen::DnType::OrganizationName, "system:masters")])).is_none());
         assert!(user(&certificate(&[(rcgen::DnType::CommonName, "")])).is_none());
     }
 
     proptest! {
         #[test]
-        fn garbage_is_nobody(cut in 0usize..600, flips in prop::collection::vec((0usize..600, any::<u8>()), 0..6)) {
+        fn a_broken_certificate_causes_no_panic(cut in 0usize..600, flips in prop::collection::vec((0usize..600, any::<u8>()), 0..6)) {
             let mut der = certificate(&[(rcgen::DnType::CommonName, "me")]);
             for (at, byte) in flips {
                 let at = at % der.len();
                 der[at] = byte;
             }
             der.truncate(cut);
-            // Whatever it says, it says it without a panic.
+            // Any result will do, except a panic.
             let _ = user(&der);
         }
     }

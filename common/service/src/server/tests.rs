@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::{api::Api, gate, server::admission::Peer};
 
-/// A loop that answers what it is told to.
+/// A loop with fixed answers; only its readiness changes.
 struct Fake {
     ready: AtomicBool,
 }
@@ -58,7 +58,7 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, HeaderMap, Strin
 }
 
 #[tokio::test]
-async fn health_is_told_as_upstream_tells_it() {
+async fn health_checks_answer_as_upstream() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let router = state.router();
     assert_eq!(get(&router, "/healthz?verbose", &[]).await.2, "[+]ping ok\nhealthz check passed\n");
@@ -90,7 +90,7 @@ async fn health_is_told_as_upstream_tells_it() {
 }
 
 #[tokio::test]
-async fn readiness_says_what_is_waited_for() {
+async fn readiness_names_the_missing_cache() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let fake = Arc::new(Fake { ready: AtomicBool::new(false) });
     let running: Arc<dyn Running> = Arc::clone(&fake) as _;
@@ -103,7 +103,7 @@ async fn readiness_says_what_is_waited_for() {
     );
     fake.ready.store(true, Ordering::Relaxed);
     let ok = |text: &str| (200, text.to_owned());
-    let told = async |path: &str| {
+    let answer = async |path: &str| {
         let (code, _, text) = get(&router, path, &[]).await;
         (code, text)
     };
@@ -131,7 +131,7 @@ async fn diagnostics_are_json_or_text() {
 }
 
 #[tokio::test]
-async fn the_graph_of_a_loop_that_keeps_one_is_drawn() {
+async fn a_loop_with_a_graph_shows_it() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let [without, with]: [Arc<dyn Running>; 2] =
         [false, true].map(|ready| Arc::new(Fake { ready: AtomicBool::new(ready) }) as _);
@@ -149,7 +149,7 @@ async fn the_graph_of_a_loop_that_keeps_one_is_drawn() {
 }
 
 #[tokio::test]
-async fn the_logs_verbosity_can_be_put() {
+async fn a_put_changes_the_verbosity_of_the_log() {
     let log = logging::Handle::detached();
     let router = State::new(Metrics::new(), log.clone()).router();
     let put = |text: &'static str| Request::put("/debug/flags/v").body(Body::from(text)).unwrap();
@@ -160,7 +160,7 @@ async fn the_logs_verbosity_can_be_put() {
 }
 
 #[tokio::test]
-async fn metrics_come_in_the_format_that_is_asked_for() {
+async fn metrics_have_the_format_that_the_client_accepts() {
     let metrics = Metrics::new();
     metrics.counter("x_total", crate::metrics::Stability::Beta, "X", &[]).with(&[]).inc();
     let router = State::new(metrics, logging::Handle::detached()).router();
@@ -173,7 +173,7 @@ async fn metrics_come_in_the_format_that_is_asked_for() {
     assert!(text.ends_with("# EOF\n"));
 }
 
-/// An API server that knows one token and lets its owner read `/metrics`.
+/// An API server that accepts the tokens `good`, for `/metrics`, and `ready`, for `/readyz`, and counts the reviews.
 fn reviewer() -> (Api, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -208,7 +208,7 @@ fn reviewer() -> (Api, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_who_may_gets_in_and_the_answer_counts_for_ten_seconds() {
+async fn reviews_decide_about_requests_and_are_cached_for_ten_seconds() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open = ["/healthz".to_owned(), "/open/*".to_owned()];
@@ -217,7 +217,7 @@ async fn only_who_may_gets_in_and_the_answer_counts_for_ten_seconds() {
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
     let good = [("authorization", "Bearer good")];
     assert_eq!(get(&router, "/healthz", &[]).await.0, 200);
-    assert_eq!(asked.load(Ordering::Relaxed), 0, "health is nobody's secret");
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "health checks need no review");
     assert_eq!(get(&router, "/metrics", &good).await.0, 200);
     assert_eq!(get(&router, "/metrics", &good).await.0, 200);
     assert_eq!(asked.load(Ordering::Relaxed), 2);
@@ -235,7 +235,7 @@ async fn only_who_may_gets_in_and_the_answer_counts_for_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_counts_for_as_long_as_it_is_told() {
+async fn answers_are_cached_for_the_configured_time() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let second = Duration::from_secs(1);
@@ -251,7 +251,7 @@ async fn an_answer_counts_for_as_long_as_it_is_told() {
     };
     assert_eq!(ask("/metrics", 0).await, 2);
     assert_eq!(ask("/metrics", 9).await, 0);
-    assert_eq!(ask("/metrics", 2).await, 1, "whose the token is is known for longer");
+    assert_eq!(ask("/metrics", 2).await, 1, "the user of the token is cached for longer");
     assert_eq!(ask("/debug/queue", 0).await, 1);
     assert_eq!(ask("/debug/queue", 1).await, 0);
     assert_eq!(ask("/debug/queue", 2).await, 1);
@@ -265,7 +265,7 @@ async fn comes_from(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
-/// A guarded router, and how often it asked for a review; requests come from the peer in the header `peer`.
+/// Returns a guarded router and the number of its reviews. The header `peer` of a request sets the peer.
 fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, State) {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
@@ -277,7 +277,7 @@ fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, State) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bogus_tokens_cost_few_reviews_and_lock_nobody_out() {
+async fn invalid_tokens_cost_few_reviews_and_lock_no_caller_out() {
     let (router, asked, clock, _) = guarded(&[]);
     let good = [("authorization", "Bearer good"), ("peer", "10.0.0.1")];
     assert_eq!(get(&router, "/metrics", &good).await.0, 200);
@@ -302,13 +302,13 @@ async fn bogus_tokens_cost_few_reviews_and_lock_nobody_out() {
     }
     let all = asked.load(Ordering::Relaxed) - one_peer - 2;
     assert!(all <= 50, "{all} reviews at once");
-    // A caller that was allowed something is not counted among them, though its answer has to be asked for anew.
+    // A caller with a granted request is exempt from the limits, although its review has to be repeated.
     assert_eq!(get(&router, "/metrics", &good).await.0, 200);
     assert_eq!(asked.load(Ordering::Relaxed), one_peer + all + 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_counts_for_a_while_too_and_evicts_no_good_answer() {
+async fn rejections_are_cached_and_evict_no_accepted_credentials() {
     let (router, asked, clock, _) = guarded(&[]);
     let (good, bad) = ([("authorization", "Bearer good")], [("authorization", "Bearer bad")]);
     assert_eq!(get(&router, "/metrics", &good).await.0, 200);
@@ -324,26 +324,30 @@ async fn a_refusal_counts_for_a_while_too_and_evicts_no_good_answer() {
     }
     let before = asked.load(Ordering::Relaxed);
     assert_eq!(get(&router, "/metrics", &good).await.0, 200);
-    assert_eq!(asked.load(Ordering::Relaxed), before, "it was still known");
+    assert_eq!(asked.load(Ordering::Relaxed), before, "the answer was still cached");
     let long = "x".repeat(2000);
     assert_eq!(get(&router, &format!("/{long}"), &good).await.0, 414);
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_it_is_not_ready_is_told_to_callers_that_may_read_it() {
+async fn reasons_for_unreadiness_are_shown_only_to_callers_with_permission() {
     let (router, _, _, state) = guarded(&["/readyz"]);
     let running: Arc<dyn Running> = Arc::new(Fake { ready: AtomicBool::new(false) });
     state.add_loop("replicaset-controller", &running);
     let withheld = "[-]replicaset-controller failed: reason withheld\nreadyz check failed\n";
-    let told = "[-]replicaset-controller failed: waiting for pods\nreadyz check failed\n";
+    let shown = "[-]replicaset-controller failed: waiting for pods\nreadyz check failed\n";
     assert_eq!(get(&router, "/readyz?verbose", &[]).await.2, withheld);
-    assert_eq!(get(&router, "/readyz?verbose", &[("authorization", "Bearer good")]).await.2, withheld, "it may not");
-    assert_eq!(get(&router, "/readyz?verbose", &[("authorization", "Bearer ready")]).await.2, told);
-    assert_eq!(get(&state.router(), "/readyz", &[]).await.2, told, "without a guard only this host can ask");
+    assert_eq!(
+        get(&router, "/readyz?verbose", &[("authorization", "Bearer good")]).await.2,
+        withheld,
+        "this user lacks the permission"
+    );
+    assert_eq!(get(&router, "/readyz?verbose", &[("authorization", "Bearer ready")]).await.2, shown);
+    assert_eq!(get(&state.router(), "/readyz", &[]).await.2, shown, "without a guard only this host can connect");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_named_by_a_certificate_needs_no_token() {
+async fn a_client_certificate_needs_no_token() {
     let (api, asked) = reviewer();
     let access = Arc::new(Access::new(api.clone(), api, ReviewOptions::new(&[])));
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -358,15 +362,15 @@ async fn who_is_named_by_a_certificate_needs_no_token() {
     assert_eq!(asked.load(Ordering::Relaxed), 0);
     let (code, _, text) = get(&named("eve", "users"), "/metrics", &[]).await;
     assert_eq!((code, text.as_str()), (403, "forbidden: User \"eve\" cannot get path \"/metrics\"\n"));
-    assert_eq!(asked.load(Ordering::Relaxed), 1, "what somebody may is asked, not who it is");
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "only the permission is reviewed, not the user");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_that_was_allowed_something_is_exempt_from_the_limits_on_reviews() {
+async fn a_certificate_with_a_granted_request_is_exempt_from_the_limits_on_reviews() {
     let (router, asked, clock, _) = guarded(&[]);
     let user = access::User::named("operator".into(), Vec::new());
     let certified = router.clone().layer(Extension(Some(user)));
-    // It brings a token, too, which nobody checks.
+    // The request also has a token, which is ignored.
     let bogus = [("authorization", "Bearer bogus"), ("peer", "10.0.0.1")];
     assert_eq!(get(&certified, "/readyz", &bogus).await.0, 200);
     clock.sleep(Duration::from_secs(11)).await;
@@ -374,14 +378,18 @@ async fn a_certificate_that_was_allowed_something_is_exempt_from_the_limits_on_r
         let (token, peer) = (format!("Bearer bad-{n}"), format!("10.1.{}.{}", n / 250, n % 250));
         get(&router, "/metrics", &[("authorization", &token), ("peer", &peer)]).await;
     }
-    assert_eq!(get(&router, "/metrics", &bogus).await.0, 429, "the exemption is the certificate's, not the token's");
+    assert_eq!(
+        get(&router, "/metrics", &bogus).await.0,
+        429,
+        "the exemption belongs to the certificate and not to the token"
+    );
     let before = asked.load(Ordering::Relaxed);
     assert_eq!(get(&certified, "/readyz", &bogus).await.0, 200);
     assert_eq!(asked.load(Ordering::Relaxed), before + 1);
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_believed_if_the_authority_is_ours() {
+async fn a_client_certificate_is_accepted_from_the_configured_authority_only() {
     let directory = std::env::temp_dir().join(format!("nonet-server-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let issue = |authority: &str| {
@@ -429,13 +437,13 @@ async fn a_client_certificate_is_believed_if_the_authority_is_ours() {
         let request = http::Request::get("/debug/queue").body(kube::client::Body::empty()).unwrap();
         client.send(request).await.map(|response| response.status().as_u16()).ok()
     };
-    assert_eq!(code(None).await, Some(403), "nobody must have one");
+    assert_eq!(code(None).await, Some(403), "a certificate is optional");
     assert_eq!(code(Some((certificate, key))).await, Some(200));
     assert_eq!(code(Some((stranger, stranger_key))).await, None);
 }
 
 #[tokio::test]
-async fn where_http2_is_off_http1_is_spoken() {
+async fn without_http2_the_server_speaks_http1() {
     let settings = Settings {
         secure: Some("127.0.0.1:0".parse().unwrap()),
         tls: Tls { only_http1: true, ..Tls::default() },
@@ -449,13 +457,13 @@ async fn where_http2_is_off_http1_is_spoken() {
     let client = crate::client::connect(&config).unwrap();
     let answer = client.send(http::Request::get("/livez").body(kube::client::Body::empty()).unwrap()).await.unwrap();
     assert_eq!(answer.version(), http::Version::HTTP_11);
-    // Somebody else may serve there, too.
+    // A second server can share the port.
     let second = Settings { secure: server.secure, ..settings };
     assert!(start(&second, &state, None, &Clock::system()).is_ok());
 }
 
 #[tokio::test]
-async fn it_serves_tls_and_plain_loopback() {
+async fn the_server_speaks_tls_and_plain_http_on_loopback() {
     let clock = Clock::system();
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();

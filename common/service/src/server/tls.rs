@@ -1,7 +1,7 @@
-//! How TLS is served: certificates from files that are read again, or one made in memory.
+//! TLS configuration of the server, with certificates from files that are reloaded, or with one created in memory.
 //!
-//! Upstream: `SecureServingOptions` of `k8s.io/apiserver`. A client certificate by somebody else than `--client-ca-file` ends
-//! the handshake here; upstream answers it with 401.
+//! Upstream: `SecureServingOptions` of `k8s.io/apiserver`. Difference: a client certificate of an authority outside
+//! `--client-ca-file` fails the handshake here, and gets the answer 401 upstream.
 
 mod names;
 
@@ -25,52 +25,52 @@ use super::Error;
 use crate::clock::Clock;
 use names::Names;
 
-/// How often the files are looked at.
+/// How often the files are read again.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// A certificate, with intermediates, and its key.
+/// Files of a certificate and its key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// File of the certificate.
+    /// File of the certificate, followed by its intermediates.
     pub certificate: PathBuf,
-    /// File of the key.
+    /// File of the private key.
     pub key: PathBuf,
 }
 
-/// Which certificate is served.
+/// Source of the default certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Certificate {
-    /// A self-signed one, made in memory.
+    /// A self-signed certificate, created in memory.
     #[default]
     InMemory,
-    /// This one.
+    /// These files, which must exist.
     Files(Pair),
-    /// This one; a self-signed one is made and written there if it is missing.
+    /// These files. If both are missing, a self-signed certificate is created and written to them.
     MadeIfMissing(Pair),
 }
 
-/// How TLS is served.
+/// Certificates, versions and algorithms of TLS.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The certificate for whoever names none of the others.
+    /// Certificate for clients that ask for none of the names in `named`.
     pub certificate: Certificate,
-    /// Certificates for clients that ask for one of these names (`*.example.com` for all of a domain); for the names that the
-    /// certificate itself holds if there are none here. The first that fits is served.
+    /// Certificates for clients that ask for one of these names (`*.example.com` for one label below a domain). Without names,
+    /// the names in the certificate count. The first match is served.
     pub named: Vec<(Pair, Vec<String>)>,
-    /// File of the authorities whose client certificates count. Nobody is asked for one without.
+    /// File of the authorities of client certificates. With `None`, clients are asked for no certificate.
     pub client_ca: Option<PathBuf>,
-    /// Whether TLS 1.3 is demanded.
+    /// Whether TLS 1.2 is refused.
     pub only_tls13: bool,
-    /// The suites of TLS 1.2 that may be used; all if none. Those of TLS 1.3 are always used.
+    /// Cipher suites of TLS 1.2 that may be used; `None` allows all. Those of TLS 1.3 are always allowed.
     pub suites: Option<Vec<CipherSuite>>,
-    /// The groups that keys may be exchanged in, in the order of preference; the usual if none.
+    /// Groups for the key exchange in the order of preference; `None` for the defaults of rustls.
     pub groups: Option<Vec<NamedGroup>>,
-    /// Whether only HTTP/1.1 is spoken.
+    /// Whether HTTP/2 is switched off.
     pub only_http1: bool,
 }
 
 impl Tls {
-    /// All files that are read.
+    /// Returns all files to read, in the order in which [`config`] uses them.
     fn files(&self) -> Vec<&Path> {
         let own = match &self.certificate {
             Certificate::InMemory => None,
@@ -80,7 +80,7 @@ impl Tls {
         pairs.flat_map(|pair| [&*pair.certificate, &*pair.key]).chain(self.client_ca.as_deref()).collect()
     }
 
-    /// What may be spoken.
+    /// Returns rustls' provider, limited to the cipher suites and groups of these settings.
     fn provider(&self) -> CryptoProvider {
         let mut provider = rustls::crypto::ring::default_provider();
         if let Some(wanted) = &self.suites {
@@ -97,25 +97,25 @@ impl Tls {
     }
 }
 
-/// The suites of TLS 1.2 and the groups that can be served.
+/// Returns the cipher suites of TLS 1.2 and the groups that the server supports.
 pub fn offered() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
     let provider = rustls::crypto::ring::default_provider();
     let suites = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none());
     (suites.map(rustls::SupportedCipherSuite::suite).collect(), provider.kx_groups.iter().map(|g| g.name()).collect())
 }
 
-/// The certificates in use, and where they come from.
+/// Current TLS configuration, with the settings and the files that it comes from.
 #[derive(Debug)]
 pub(super) struct Certificates {
     settings: Tls,
-    /// The certificate that is in no file.
+    /// The certificate created in memory, if there is one.
     made: Option<CertifiedKey>,
-    /// What the files held when they were last used.
+    /// Contents of the files in the current configuration, in the order of [`Tls::files`].
     seen: Vec<Vec<u8>>,
     sender: watch::Sender<Arc<ServerConfig>>,
 }
 
-/// The configuration that is in use whenever it is asked for.
+/// Receiver of the current TLS configuration.
 pub(super) type Current = watch::Receiver<Arc<ServerConfig>>;
 
 impl Certificates {
@@ -140,12 +140,12 @@ impl Certificates {
         self.sender.subscribe()
     }
 
-    /// Looks at the files for as long as it runs; what is broken is logged and left.
+    /// Reloads the files when they change. Never returns. An unusable file is logged, and the previous configuration stays.
     pub(super) async fn keep_fresh(&mut self, clock: &Clock) {
         loop {
             clock.sleep(LOOK).await;
             if let Err(error) = self.look() {
-                tracing::error!(err = %error, "Cannot renew the serving certificate");
+                tracing::error!(err = %error, "Cannot reload the serving certificate");
             }
         }
     }
@@ -157,12 +157,12 @@ impl Certificates {
         }
         self.sender.send_replace(config(&self.settings, self.made.as_ref(), &now)?);
         self.seen = now;
-        tracing::info!("Renewed the serving certificate");
+        tracing::info!("Reloaded the serving certificate");
         Ok(())
     }
 }
 
-/// What all files hold, in the order of [`Tls::files`].
+/// Reads all files, in the order of [`Tls::files`].
 fn read(settings: &Tls) -> Result<Vec<Vec<u8>>, Error> {
     settings.files().into_iter().map(|path| fs::read(path).map_err(|e| unusable(path, &e))).collect()
 }
@@ -171,7 +171,7 @@ fn unusable(path: &Path, why: &dyn fmt::Display) -> Error {
     Error::Certificate(format!("{}: {why}", path.display()))
 }
 
-/// A certificate for local names that nobody vouches for.
+/// Creates a self-signed certificate for `localhost` and the loopback addresses.
 fn self_signed() -> Result<rcgen::CertifiedKey<rcgen::KeyPair>, Error> {
     rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()])
         .map_err(|e| Error::Certificate(e.to_string()))
@@ -183,7 +183,7 @@ fn in_memory(provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
     CertifiedKey::from_der(vec![made.cert.der().clone()], key, provider).map_err(|e| Error::Certificate(e.to_string()))
 }
 
-/// Writes what only its owner may read, with the directories it lies in.
+/// Writes a file with mode 0600, and creates its directories.
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
     if let Some(directory) = path.parent() {
@@ -192,29 +192,29 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(content)
 }
 
-/// A certificate and its key, out of what their files hold.
+/// Parses the contents of a pair of files.
 fn certified(pair: &Pair, certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| unusable(&pair.certificate, &e))?;
     if chain.is_empty() {
-        return Err(unusable(&pair.certificate, &"it holds no certificate"));
+        return Err(unusable(&pair.certificate, &"the file contains no certificate"));
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| unusable(&pair.key, &e))?;
     CertifiedKey::from_der(chain, key, provider).map_err(|e| unusable(&pair.certificate, &e))
 }
 
-/// The authorities in a file.
+/// Parses the certificates of authorities in a file.
 fn authorities(path: &Path, content: &[u8]) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(content) {
         let added = certificate.map_err(|e| e.to_string()).and_then(|c| roots.add(c).map_err(|e| e.to_string()));
         added.map_err(|e| unusable(path, &e))?;
     }
-    if roots.is_empty() { Err(unusable(path, &"it holds no certificate")) } else { Ok(roots) }
+    if roots.is_empty() { Err(unusable(path, &"the file contains no certificate")) } else { Ok(roots) }
 }
 
-/// TLS as it is set, with what the files hold.
+/// Builds the TLS configuration from the settings and the contents of the files.
 fn config(settings: &Tls, made: Option<&CertifiedKey>, files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Error> {
     let failed = |e: &dyn fmt::Display| Error::Certificate(e.to_string());
     let provider = Arc::new(settings.provider());

@@ -29,8 +29,9 @@ fn pin() -> Value {
     json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]})
 }
 
+/// DAEMONSET-15, DAEMONSET-32, DAEMONSET-33, DAEMONSET-34.
 #[test]
-fn a_pod_is_its_template_pinned_to_its_node() {
+fn a_pod_has_the_template_and_is_pinned_to_its_node() {
     let template = json!({
         "metadata": {"labels": {"app": "agent"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
             "creationTimestamp": null, "name": "ignored", "namespace": "ignored"},
@@ -50,6 +51,7 @@ fn a_pod_is_its_template_pinned_to_its_node() {
     );
 }
 
+/// DAEMONSET-34.
 #[test]
 fn preferences_and_other_affinities_stay_and_required_terms_are_replaced() {
     let preferred = json!([{"weight": 1, "preference": {}}]);
@@ -73,8 +75,9 @@ fn preferences_and_other_affinities_stay_and_required_terms_are_replaced() {
     }
 }
 
+/// DAEMONSET-35.
 #[test]
-fn a_toleration_of_the_template_that_is_the_same_is_replaced_in_its_place() {
+fn an_equal_toleration_of_the_template_is_replaced_in_its_place() {
     let key = "node.kubernetes.io/unreachable";
     let own = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
     let other = json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
@@ -87,8 +90,9 @@ fn a_toleration_of_the_template_that_is_the_same_is_replaced_in_its_place() {
     assert_eq!(got["spec"]["tolerations"], json!(wanted));
 }
 
+/// DAEMONSET-32, DAEMONSET-33.
 #[test]
-fn names_and_generations_that_do_not_fit_are_left_out() {
+fn the_dash_of_a_long_name_and_an_invalid_generation_are_omitted() {
     let long = "a".repeat(253);
     let got = pod(json!({}), &long, json!({"deprecated.daemonset.template.generation": "many"}));
     assert_eq!(got["metadata"]["generateName"], long);
@@ -99,8 +103,9 @@ fn names_and_generations_that_do_not_fit_are_left_out() {
     );
 }
 
+/// DAEMONSET-35.
 #[test]
-fn every_toleration_that_is_the_same_is_replaced() {
+fn every_equal_toleration_is_replaced() {
     let key = "node.kubernetes.io/not-ready";
     let forever = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
     let for_seconds = |seconds: u32| {

@@ -16,8 +16,9 @@ fn required(terms: Value) -> Value {
     json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
 }
 
+/// DAEMONSET-12, DAEMONSET-13, DAEMONSET-16.
 #[test]
-fn selectors_and_affinities_choose_nodes() {
+fn node_selectors_and_required_affinities_choose_nodes() {
     let node = node(json!({"zone": "z1", "size": "8", "empty": ""}), json!(null));
     let label = |key: &str, operator: &str, values: Value| {
         required(json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]))
@@ -50,7 +51,7 @@ fn selectors_and_affinities_choose_nodes() {
         (field("In", json!(["n2"])), false),
         (field("NotIn", json!(["n1"])), false),
         (field("NotIn", json!(["n2"])), true),
-        // Terms that break the rules, or require nothing, match no node.
+        // Terms that are invalid or have no requirement match no node.
         (required(json!(null)), false),
         (required(json!([])), false),
         (required(json!([{}])), false),
@@ -65,14 +66,14 @@ fn selectors_and_affinities_choose_nodes() {
         (label("not a key!", "DoesNotExist", json!([])), false),
         (field("Exists", json!([])), false),
         (field("NotIn", json!(["n2", "n3"])), false),
-        // Terms are alternatives, requirements are not.
+        // One term must match, with all of its requirements.
         (required(json!([{}, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}])), true),
         (
             required(json!([{"matchExpressions": [{"key": "zone", "operator": "Exists"}],
                 "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}])),
             false,
         ),
-        // What is only preferred, and other Pods, decide nothing.
+        // Preferred terms and other Pods have no effect.
         (
             json!({"affinity": {"podAntiAffinity": {"x": 1}, "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
                 [{"weight": 1, "preference": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}]}}}),
@@ -84,8 +85,9 @@ fn selectors_and_affinities_choose_nodes() {
     }
 }
 
+/// DAEMONSET-12, DAEMONSET-14, DAEMONSET-15.
 #[test]
-fn taints_keep_pods_away_or_drive_them_away() {
+fn taints_prevent_new_pods_or_remove_all_pods() {
     use Eligibility::{Leaves, Runs, Stays};
     let taint = |key: &str, value: &str, effect: &str| json!({"key": key, "value": value, "effect": effect});
     let tolerates = |toleration: Value| json!({"tolerations": [toleration]});
@@ -108,7 +110,7 @@ fn taints_keep_pods_away_or_drive_them_away() {
             json!([taint("k", "v", "NoExecute")]),
             Runs,
         ),
-        // Every daemon Pod tolerates these, with these effects.
+        // Every daemon Pod tolerates these taints, if they have these effects.
         (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoExecute")]), Runs),
         (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoSchedule")]), Stays),
         (json!({}), json!([taint(&format!("{key}unreachable"), "", "NoExecute")]), Runs),
@@ -123,8 +125,9 @@ fn taints_keep_pods_away_or_drive_them_away() {
     }
 }
 
+/// DAEMONSET-86.
 #[test]
-fn tolerations_compare_numbers_where_the_gate_is_on() {
+fn tolerations_compare_numbers_with_the_gate() {
     let spec = json!({"tolerations": [{"key": "level", "operator": "Lt", "value": "10"}]});
     for (value, compares, wanted) in [
         ("9", true, Eligibility::Runs),
@@ -137,6 +140,7 @@ fn tolerations_compare_numbers_where_the_gate_is_on() {
     }
 }
 
+/// DAEMONSET-17.
 #[test]
 fn a_specification_of_the_wrong_kind_is_an_error() {
     for spec in

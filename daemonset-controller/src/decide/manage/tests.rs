@@ -22,22 +22,28 @@ fn surge(world: World) -> World {
     world.limits(json!(0), json!(1))
 }
 
+/// DAEMONSET-21.
 #[test]
-fn an_eligible_node_gets_a_pod_unless_anything_is_there() {
+fn an_eligible_node_gets_a_pod_unless_it_has_one() {
     assert_eq!(empty(2).work(), ["+n0", "+n1"]);
     assert!(world(2).work().is_empty());
     assert!(on_node(vec![pod().terminating()]).work().is_empty());
     assert!(on_node(vec![pod().pending()]).work().is_empty());
-    assert_eq!(on_node(vec![pod().phase("Failed").terminating()]).work(), ["+n0"], "it is as good as gone");
+    assert_eq!(
+        on_node(vec![pod().phase("Failed").terminating()]).work(),
+        ["+n0"],
+        "a finished terminating Pod is ignored"
+    );
     assert!(empty(1).taint(0, "NoSchedule").work().is_empty());
     assert!(empty(1).taint(0, "NoExecute").work().is_empty());
     assert_eq!(empty(1).taint(0, "PreferNoSchedule").work(), ["+n0"]);
 }
 
+/// DAEMONSET-14, DAEMONSET-22.
 #[test]
 fn a_node_that_is_not_eligible_loses_its_pods() {
     assert_eq!(world(2).taint(0, "NoExecute").work(), ["-p0"]);
-    assert!(world(2).taint(0, "NoSchedule").work().is_empty(), "they stay");
+    assert!(world(2).taint(0, "NoSchedule").work().is_empty(), "existing Pods stay");
     assert!(on_node(vec![pod().terminating()]).taint(0, "NoExecute").work().is_empty());
     let mut placed = template();
     placed["spec"]["nodeSelector"] = json!({"disk": "ssd"});
@@ -48,8 +54,9 @@ fn template() -> serde_json::Value {
     crate::world::template("a")
 }
 
+/// DAEMONSET-23.
 #[test]
-fn of_several_pods_the_first_that_was_bound_stays() {
+fn of_several_pods_the_oldest_bound_pod_stays() {
     for (pods, deleted) in [
         (vec![pod().created(10), pod().created(20)], "-p0"),
         (vec![pod().created(20), pod().created(10)], "-p0x"),
@@ -64,35 +71,42 @@ fn of_several_pods_the_first_that_was_bound_stays() {
     assert!(on_node(vec![pod(), pod().terminating()]).work().is_empty());
 }
 
+/// DAEMONSET-24.
 #[test]
-fn a_failed_pod_is_deleted_at_once_and_then_after_its_back_off() {
+fn the_first_failed_pod_is_deleted_without_delay_and_the_next_after_the_back_off() {
     let failed = || on_node(vec![pod().phase("Failed")]);
     assert_eq!((failed().work(), reasons(&failed())), (vec!["-p0".to_owned()], vec![Why::Failed]));
     let waiting = failed().failed_until(0, 8);
     assert!(waiting.work().is_empty());
     assert_eq!(waiting.plan().due.unwrap().as_secs(), 8);
-    // The deletion of one begins the back-off for the other.
+    // The deletion of one failed Pod begins the back-off for the other.
     assert_eq!(on_node(vec![pod().phase("Failed"), pod().phase("Failed")]).work(), ["-p0"]);
-    // A back-off is nothing to a node whose Pod runs.
+    // A back-off has no effect on a node whose Pod is running.
     assert_eq!(world(1).failed_until(0, 8).plan().due, None);
 }
 
+/// DAEMONSET-26.
 #[test]
 fn a_pod_that_succeeded_is_deleted_without_a_back_off() {
     let succeeded = on_node(vec![pod().phase("Succeeded")]).failed_until(0, 8);
     assert_eq!((succeeded.work(), reasons(&succeeded)), (vec!["-p0".to_owned()], vec![Why::Succeeded]));
 }
 
+/// DAEMONSET-53, DAEMONSET-72.
 #[test]
-fn with_surge_a_new_pod_comes_while_nothing_runs() {
+fn with_surge_a_new_pod_is_created_while_no_pod_is_running() {
     assert_eq!(surge(on_node(vec![pod().terminating()])).work(), ["+n0"]);
     assert_eq!(surge(on_node(vec![pod().phase("Failed")])).work(), ["+n0", "-p0"]);
-    assert!(surge(on_node(vec![pod().phase("Failed")]).failed_until(0, 8)).work().is_empty(), "it would fail again");
+    assert!(
+        surge(on_node(vec![pod().phase("Failed")]).failed_until(0, 8)).work().is_empty(),
+        "the back-off also delays creations"
+    );
     assert!(surge(on_node(vec![pod().terminating()])).taint(0, "NoSchedule").work().is_empty());
 }
 
+/// DAEMONSET-52.
 #[test]
-fn with_surge_one_old_and_one_new_pod_stay_until_the_new_one_takes_over() {
+fn with_surge_one_old_and_one_new_pod_stay_until_the_new_one_is_available() {
     let (new, old) = (pod, || pod().of("old"));
     for (pods, deleted) in [
         (vec![old(), new().unready()], vec![]),
@@ -106,27 +120,30 @@ fn with_surge_one_old_and_one_new_pod_stay_until_the_new_one_takes_over() {
     let soon = || on_node(vec![old(), new().ready(10)]).spec("minReadySeconds", json!(15));
     assert!(surge(soon()).work().is_empty());
     assert_eq!(surge(soon()).plan().due.unwrap().as_secs(), 5);
-    // Pruning goes by the hash, whatever the generation of the template.
+    // The surplus Pod is chosen by the hash, regardless of the generation of the template.
     let same = on_node(vec![old().generation("7"), new()]).template_generation("7");
     assert_eq!(surge(same).work(), ["-p0"]);
 }
 
+/// DAEMONSET-27.
 #[test]
-fn a_pod_whose_node_has_vanished_is_deleted_only_if_nobody_else_would() {
-    let gone = |pod: PodBuilder| on_node(vec![pod]).without_node("n0");
-    assert_eq!(gone(pod().pending()).work(), ["-p0"]);
-    assert!(gone(pod()).work().is_empty(), "the garbage collector of Pods deletes it");
-    assert!(gone(pod().pending().terminating()).work().is_empty());
+fn a_pod_of_a_deleted_node_is_deleted_only_if_it_is_not_bound() {
+    let on_deleted_node = |pod: PodBuilder| on_node(vec![pod]).without_node("n0");
+    assert_eq!(on_deleted_node(pod().pending()).work(), ["-p0"]);
+    assert!(on_deleted_node(pod()).work().is_empty(), "the garbage collector of Pods deletes it");
+    assert!(on_deleted_node(pod().pending().terminating()).work().is_empty());
 }
 
+/// DAEMONSET-31.
 #[test]
 fn outdated_pods_wait_while_pods_are_missing() {
     let world = world(3).rollout_to("b").without_pod(2).limits(json!(2), json!(0));
     assert_eq!(world.work(), ["+n2"]);
 }
 
+/// DAEMONSET-29.
 #[test]
-fn one_sync_creates_and_deletes_only_so_many_and_says_what_is_left() {
+fn a_sync_has_a_limit_of_creations_and_deletions_and_counts_the_rest() {
     let mut many = empty(7);
     many.limits.burst = 3;
     let plan = many.plan();
@@ -137,15 +154,16 @@ fn one_sync_creates_and_deletes_only_so_many_and_says_what_is_left() {
     assert_eq!((plan.deletes.len(), plan.deferred.total()), (3, 2));
 }
 
+/// DAEMONSET-76.
 #[test]
-fn creations_that_a_terminating_namespace_rules_out_are_not_left_to_later_syncs() {
+fn creations_in_a_terminating_namespace_are_not_left_to_later_syncs() {
     let mut many = empty(7);
     many.limits.burst = 3;
     let mut snapshot = many.snapshot();
     snapshot.terminating_namespace = true;
     let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["no Pods are created: the namespace is terminating"]);
-    // Deletions are left to later syncs all the same.
+    // Deletions are still left to later syncs.
     let mut many = world(7).taint(0, "NoExecute").taint(1, "NoExecute").taint(2, "NoExecute").taint(3, "NoExecute");
     many.limits.burst = 3;
     let mut snapshot = many.snapshot();

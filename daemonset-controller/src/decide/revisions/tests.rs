@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::world::{World, empty, pod, template, world};
 
-/// What is done about the current revision.
+/// The write of the current revision in words.
 fn step(world: &World) -> String {
     match world.snapshot().revisions.current {
         Current::Stored(revision) => format!("{} is {}", revision.meta.name, revision.revision),
@@ -18,6 +18,7 @@ fn history(revisions: &[(&str, i64)], current: &str) -> World {
     revisions.iter().fold(world, |world, (version, number)| world.revision(version, *number))
 }
 
+/// DAEMONSET-38.
 #[test]
 fn the_current_revision_gets_the_highest_number() {
     for (revisions, current, outcome) in [
@@ -34,6 +35,7 @@ fn the_current_revision_gets_the_highest_number() {
     }
 }
 
+/// DAEMONSET-39.
 #[test]
 fn a_hash_is_read_and_computed_only_for_a_new_revision() {
     let world = history(&[("anything", 1)], "anything");
@@ -41,12 +43,13 @@ fn a_hash_is_read_and_computed_only_for_a_new_revision() {
     let new = history(&[], "a");
     let hash = new.snapshot().revisions.hash;
     let collided = |count: i32| new.clone().status_of(json!({"collisionCount": count})).snapshot().revisions.hash;
-    assert_ne!(hash, collided(0), "a count of 0 is another one than none");
+    assert_ne!(hash, collided(0), "a count of 0 differs from no count");
     assert_ne!(collided(0), collided(1));
 }
 
+/// DAEMONSET-79.
 #[test]
-fn a_null_in_the_data_makes_no_other_revision() {
+fn a_null_in_the_data_makes_no_new_revision() {
     let mut old = template("a");
     old["metadata"]["creationTimestamp"] = json!(null);
     let world = history(&[], "a").revision_of("from-1-33", 1, &old);
@@ -56,8 +59,9 @@ fn a_null_in_the_data_makes_no_other_revision() {
     assert_eq!(step(&history(&[], "a").revision_of("other", 1, &changed)), "create 2");
 }
 
+/// DAEMONSET-40, DAEMONSET-74.
 #[test]
-fn of_revisions_that_hold_the_same_the_newest_stays_and_only_the_pods_of_the_others_are_relabelled() {
+fn of_equal_revisions_the_newest_stays_and_only_pods_of_the_others_are_relabelled() {
     let world = world(3)
         .revision_of("twin", 4, &template("a"))
         .revision("b", 2)
@@ -75,16 +79,18 @@ fn of_revisions_that_hold_the_same_the_newest_stays_and_only_the_pods_of_the_oth
     assert!(world.work().is_empty(), "until the cache shows the labels");
 }
 
+/// DAEMONSET-39.
 #[test]
-fn a_revision_without_a_hash_gets_its_name() {
+fn a_revision_without_a_hash_gets_its_name_as_hash() {
     let mut world = empty(1);
     world.revisions[0]["metadata"]["labels"] = json!({"app": "agent"});
     let revisions = world.snapshot().revisions;
     assert_eq!((revisions.unlabelled.len(), &*revisions.hash), (1, "agent-a"));
 }
 
+/// DAEMONSET-41.
 #[test]
-fn the_oldest_that_no_pod_has_are_deleted() {
+fn the_oldest_unused_revisions_are_deleted() {
     for (old, live, limit, deleted) in [
         (&[1, 2, 3][..], &[][..], 10, &[][..]),
         (&[1, 2, 3, 4], &[2], 2, &[1, 3]),

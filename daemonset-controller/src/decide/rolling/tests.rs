@@ -9,6 +9,7 @@ fn limits(max_unavailable: serde_json::Value, max_surge: serde_json::Value, desi
     (limits.max_unavailable, limits.max_surge)
 }
 
+/// DAEMONSET-46.
 #[test]
 fn limits_are_rounded_up_and_never_both_zero() {
     for (value, desired, result) in [
@@ -46,8 +47,9 @@ fn rollout(pods: Vec<PodBuilder>) -> World {
     pods.into_iter().enumerate().fold(world, |world, (n, pod)| world.pod(n, pod))
 }
 
+/// DAEMONSET-49, DAEMONSET-50.
 #[test]
-fn as_many_available_pods_are_deleted_as_the_limit_leaves_room_for() {
+fn available_pods_are_deleted_up_to_the_limit() {
     let five = || vec![old(true), old(true), old(true), old(true), old(true)];
     let with = |n: usize, pod: PodBuilder| {
         let mut pods = five();
@@ -70,74 +72,82 @@ fn as_many_available_pods_are_deleted_as_the_limit_leaves_room_for() {
     }
 }
 
+/// DAEMONSET-51.
 #[test]
-fn nodes_that_are_not_desired_count_and_are_replaced_as_well() {
-    // A node that keeps its Pod because its taint only keeps new ones away: its outdated Pod is replaced, and not created again.
+fn ineligible_nodes_count_against_the_limit_and_are_replaced() {
+    // The taint keeps the existing Pod and prevents new Pods: the outdated Pod is deleted, and not created again.
     let world = rollout(vec![old(false), new(true)]).taint(0, "NoSchedule");
     assert_eq!(world.work(), ["-p0"]);
     let world = rollout(vec![old(true), old(true)]).taint(0, "NoSchedule").pod(0, new(false));
     assert!(world.work().is_empty(), "the new Pod that is not available takes up the limit");
-    // So does a Pod that is bound to a node that has vanished.
+    // A Pod that is bound to a deleted node takes up the limit as well.
     let world = rollout(vec![new(false), old(true)]).without_node("n0");
     assert!(world.work().is_empty());
     assert_eq!(rollout(vec![new(true), old(true)]).without_node("n0").work(), ["-p1"]);
 }
 
+/// DAEMONSET-45.
 #[test]
-fn pods_of_the_same_template_generation_are_up_to_date_whatever_their_hash() {
+fn pods_of_the_same_template_generation_are_updated_regardless_of_their_hash() {
     let world = rollout(vec![old(true).generation("7"), old(true).generation("6")]).template_generation("7");
     assert_eq!(world.work(), ["-p1"]);
     let unknown = rollout(vec![old(true).generation("7")]).template_generation("x");
     assert_eq!(unknown.work(), ["-p0"]);
 }
 
+/// DAEMONSET-50, DAEMONSET-52.
 #[test]
-fn with_surge_new_pods_come_before_old_ones_go() {
+fn with_surge_new_pods_are_created_before_old_pods_are_deleted() {
     let four = || rollout(vec![old(true), old(true), old(true), old(true)]);
     let surge = |world: World, surge: serde_json::Value| world.limits(json!(0), surge);
     assert_eq!(surge(four(), json!("25%")).work(), ["+n0"]);
     assert_eq!(surge(four(), json!(3)).work(), ["+n0", "+n1", "+n2"]);
     assert!(surge(four().second(0, new(false)), json!(1)).work().is_empty());
-    // Managing Pods deletes the old Pod first; the next new one is created by the next sync.
+    // The old Pod is deleted first, and the next sync creates the next new Pod.
     assert_eq!(surge(four().second(0, new(true)), json!(1)).work(), ["-p0"]);
     let two_unavailable = rollout(vec![old(false), old(true), old(false), old(true)]);
     assert_eq!(surge(two_unavailable, json!(1)).work(), ["+n0", "+n2", "+n1"]);
 }
 
+/// DAEMONSET-54.
 #[test]
-fn with_surge_a_node_that_loses_its_eligibility_keeps_its_pod_until_another_serves_in_its_place() {
+fn with_surge_an_ineligible_node_keeps_its_pod_until_enough_other_nodes_serve() {
     let two = |pods: Vec<PodBuilder>| rollout(pods).limits(json!(0), json!(1)).taint(0, "NoSchedule");
-    // Two nodes have an available Pod, and one should: the Pod on the other one goes.
+    // Two nodes have an available Pod, and one node is desired: the Pod on the ineligible node is deleted.
     assert_eq!(two(vec![old(true), new(true)]).work(), ["-p0"]);
     assert!(two(vec![old(true), new(false)]).work().is_empty());
-    // One that is not available goes at once.
+    // A Pod that is not available is deleted without waiting.
     assert_eq!(two(vec![old(false), new(true)]).work(), ["-p0"]);
     let waiting = two(vec![old(true), new(false)]).plan().waiting.into_vec().join("\n");
-    assert!(waiting.contains("1 Pods stay on nodes where none should run"), "{waiting}");
+    assert!(waiting.contains("1 Pods stay on nodes where no Pod should run"), "{waiting}");
 }
 
+/// DAEMONSET-71.
 #[test]
-fn with_surge_a_node_that_has_vanished_holds_up_nobody() {
+fn with_surge_a_deleted_node_does_not_hold_up_the_update() {
     let world = rollout(vec![old(true), old(true)]).limits(json!(0), json!(1)).without_node("n0");
     assert_eq!(world.work(), ["+n1"]);
 }
 
+/// DAEMONSET-46.
 #[test]
-fn a_percentage_of_no_node_is_no_surge() {
+fn a_percentage_of_no_desired_nodes_is_no_surge() {
     let world = rollout(vec![old(false)]).limits(json!(0), json!("50%")).taint(0, "NoSchedule");
     assert_eq!(world.work(), ["-p0"], "as without surge");
 }
 
+/// DAEMONSET-55.
 #[test]
 fn on_delete_replaces_nothing() {
     let world = rollout(vec![old(true), old(false)]).spec("updateStrategy", json!({"type": "OnDelete"}));
     assert!(world.work().is_empty());
     let waiting = world.plan().waiting.into_vec();
-    assert_eq!(waiting, ["2 Pods are outdated and are replaced when somebody deletes them (OnDelete)"]);
+    assert_eq!(waiting, ["2 outdated Pods are replaced when users delete them (OnDelete)"]);
 }
 
+/// DAEMONSET-47.
 #[test]
-fn limits_that_mean_nothing_replace_nothing_and_are_reported() {
+fn invalid_limits_replace_nothing_and_are_reported() {
     let world = rollout(vec![old(true)]).limits(json!("ten"), json!(0));
     assert!(world.work().is_empty());
     let waiting = world.plan().waiting.into_vec().join("\n");
@@ -145,7 +155,7 @@ fn limits_that_mean_nothing_replace_nothing_and_are_reported() {
 }
 
 #[test]
-fn an_explanation_names_what_a_rollout_waits_for() {
+fn an_explanation_names_the_nodes_that_block_a_rollout() {
     let world = rollout(vec![new(false), old(true), old(true)]);
     let waiting = world.plan().waiting.into_vec();
     assert_eq!(
@@ -164,9 +174,10 @@ fn an_explanation_names_what_a_rollout_waits_for() {
     }
 }
 
+/// DAEMONSET-71.
 #[test]
-fn with_surge_an_available_pod_on_a_node_that_has_vanished_takes_the_place_of_none() {
+fn with_surge_an_available_pod_on_a_deleted_node_does_not_count_as_serving() {
     let world = rollout(vec![old(true), old(true), new(false)]).limits(json!(0), json!(1));
     let world = world.taint(1, "NoSchedule").without_node("n0");
-    assert!(world.work().is_empty(), "the Pod on n1 is the only one that serves");
+    assert!(world.work().is_empty(), "only the Pod on n1 serves");
 }

@@ -2,8 +2,9 @@ use serde_json::json;
 
 use crate::world::{World, empty, pod, world};
 
+/// DAEMONSET-48, DAEMONSET-56.
 #[test]
-fn the_worked_examples_of_counting() {
+fn examples_of_the_counts_of_a_status() {
     let tainted = |world: World| world.taint(2, "NoSchedule");
     // desired, current, ready, available, updated, misscheduled, unavailable
     for (world, counts) in [
@@ -23,14 +24,16 @@ fn the_worked_examples_of_counting() {
     }
 }
 
+/// DAEMONSET-56.
 #[test]
-fn a_pod_that_is_bound_counts_before_an_older_one_that_is_not() {
+fn a_bound_pod_ranks_before_an_older_unbound_pod() {
     let pods = world(1).pod(0, pod().pending().created(9000)).second(0, pod().created(10));
     assert_eq!(pods.counts()[2..4], [1, 1]);
 }
 
+/// DAEMONSET-57, DAEMONSET-58.
 #[test]
-fn the_status_is_written_for_its_counts_and_for_a_generation() {
+fn the_status_is_written_for_its_counts_and_for_a_newer_generation() {
     let settled = json!({"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberAvailable": 2,
         "updatedNumberScheduled": 2, "numberMisscheduled": 0, "observedGeneration": 3, "collisionCount": 4});
     let with = |field: &str, value: i32| {
@@ -43,5 +46,5 @@ fn the_status_is_written_for_its_counts_and_for_a_generation() {
     let older = with("observedGeneration", 2);
     assert!(older.writes_status());
     assert_eq!((older.status.observed_generation, older.status.collision_count), (3, Some(4)));
-    assert_eq!(with("observedGeneration", 9).status.observed_generation, 9, "it is never lowered");
+    assert_eq!(with("observedGeneration", 9).status.observed_generation, 9, "the observed generation is never lowered");
 }

@@ -1,4 +1,4 @@
-//! Certificates and when they end.
+//! Expiry of certificates.
 
 use jiff::Timestamp;
 
@@ -8,10 +8,10 @@ use crate::{
     finding::{Finding, Findings, Status, Topic},
 };
 
-/// How long before its end a certificate is reported, in seconds.
+/// Time before the expiry of a certificate from which on it is a warning, in seconds.
 const SOON: i64 = 30 * 86_400;
 
-/// Checks the certificates that can be seen, and names those that cannot.
+/// Checks the certificates of the caller and of the API server, and names those that the API does not show.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Certificates);
     let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
@@ -24,19 +24,19 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     let serving = (
         &facts.serving_certificate,
         "the certificate of the API server",
-        "the API server is connected to without TLS",
+        "the connection to the API server has no TLS",
         "renew it; with kubeadm, on each control-plane node: kubeadm certs renew apiserver",
     );
     for (certificate, what, none, renew) in [client, serving] {
         match certificate {
-            Err(why) => findings.unreadable(&format!("when {what} ends"), why),
+            Err(why) => findings.unreadable(&format!("when {what} expires"), why),
             Ok(None) => findings.info(none),
             Ok(Some(certificate)) => judge(&mut findings, what, certificate, now, renew),
         }
     }
     if installations.iter().any(|installation| !installation.static_pods.is_empty()) {
         let found = "the client certificates of static Pods cannot be read over the API; the metric \
-                     nonet_client_certificate_expiration_timestamp_seconds has their ends";
+                     nonet_client_certificate_expiration_timestamp_seconds has their expiry";
         let remedy = "on each node: for f in /etc/kubernetes/nonet/*/kubeconfig; do grep -o 'client-certificate-data: .*' \
             $f | \
                       cut -d' ' -f2 | base64 -d | openssl x509 -noout -subject -enddate; done";
@@ -47,13 +47,13 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
 
 fn judge(findings: &mut Findings, what: &str, certificate: &Certificate, now: Option<Timestamp>, remedy: &str) {
     let (subject, ends) = (&certificate.subject, certificate.ends);
-    // Without the time of the server nothing is said about how long that is, and the clocks are reported as unknown.
+    // Without the time of the API server the remaining time is unknown. The clocks have a finding of their own.
     let Some(left) = now.map(|now| ends.as_second() - now.as_second()) else {
-        return findings.info(format!("{what} ({subject}) ends at {ends}"));
+        return findings.info(format!("{what} ({subject}) expires at {ends}"));
     };
-    let found = format!("{what} ({subject}) ends in {}, at {ends}", span(left));
+    let found = format!("{what} ({subject}) expires in {}, at {ends}", span(left));
     match left {
-        ..0 => findings.problem(format!("{what} ({subject}) ended at {ends}"), remedy),
+        ..0 => findings.problem(format!("{what} ({subject}) expired at {ends}"), remedy),
         0..SOON => findings.warning(found, remedy),
         SOON.. => findings.ok(found),
     }

@@ -1,19 +1,19 @@
-//! The clocks of this machine, of the API server and of the leaders.
+//! Differences between the clocks of this machine, of the API server and of the leaders.
 //!
-//! Elections do not compare clocks. CronJobs, TTLs and certificates do.
+//! Elections do not compare clocks, but CronJobs, TTLs and certificates depend on them.
 
 use crate::{
     facts::{Facts, LeaseReading, Read, Times},
     finding::{Finding, Findings, Topic},
 };
 
-/// A difference that is reported, in seconds.
+/// Difference above which there is a warning, in seconds.
 const NOTABLE: i64 = 5;
-/// A difference that breaks things, in seconds.
+/// Difference above which there is a problem, in seconds.
 const SEVERE: i64 = 30;
-const REMEDY: &str = "let the machines take their time from one source; on each: timedatectl";
+const REMEDY: &str = "synchronize the clocks of all machines; on each: timedatectl";
 
-/// Compares clocks.
+/// Compares all clocks with the clock of the API server.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Time);
     match &facts.clocks {
@@ -39,13 +39,13 @@ fn judge(findings: &mut Findings, whose: &str, ahead: i64) {
     }
 }
 
-/// By how much the clock of a leader is ahead, where a renewal has been seen to happen.
+/// Returns how many seconds a leader's clock is ahead; `None` unless two readings of the Lease show a renewal between them.
 fn leader_ahead(reading: &Read<Option<LeaseReading>>) -> Option<i64> {
     let reading = reading.as_ref().ok()?.as_ref()?;
     let renewed = reading.renewed()?;
     let before = reading.before?;
     (before.renewed != Some(renewed)).then(|| {
-        // The renewal happened between the two readings.
+        // The renewal happened between the two readings, so an earlier or later time in it is the error of the leader's clock.
         let (earliest, latest) = (before.at.as_second(), reading.at.as_second());
         let renewed = renewed.as_second();
         if renewed < earliest { renewed - earliest } else { (renewed - latest).max(0) }

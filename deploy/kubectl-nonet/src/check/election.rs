@@ -1,11 +1,11 @@
-//! What a Lease says about its election.
+//! The state of a leader election, read from its Lease.
 
 use common::leader::HOLDER_OF_HOLDS;
 use jiff::Timestamp;
 
 use crate::facts::{LeaseReading, Read, Unreadable};
 
-/// How old the last renewal of a leader may be at first sight, in seconds. Leaders renew every two seconds.
+/// Age of the last renewal up to which one reading is enough, in seconds. Leaders renew every two seconds.
 const FRESH: i64 = 5;
 
 /// The state of an election.
@@ -13,44 +13,44 @@ const FRESH: i64 = 5;
 pub(super) enum Election<'a> {
     /// The Lease could not be read.
     Unreadable(&'a Unreadable),
-    /// There is no Lease.
+    /// The Lease does not exist.
     Absent,
     /// The Lease has no holder.
     Free,
-    /// The Lease is held by the hold, so that nobody leads.
+    /// The Lease has the holder of a hold, so that no process leads.
     Held {
-        /// When the Lease was created, or last renewed by a leader.
+        /// When the Lease was created or last renewed by a leader, whichever is later.
         since: Option<Timestamp>,
-        /// When candidates may take the Lease at the earliest.
+        /// When programs other than Nonet may take the Lease.
         ends: Option<Timestamp>,
     },
-    /// Somebody leads.
+    /// The Lease is valid, and its holder leads.
     Led {
-        /// The leader.
+        /// Identity of the leader.
         holder: &'a str,
-        /// Since when it has led, by its own clock.
+        /// Start of the term, by the clock of the leader.
         since: Option<Timestamp>,
-        /// How many seconds ago it renewed the Lease.
+        /// Age of the last renewal, in seconds.
         renewed: i64,
-        /// Whether the Lease was not renewed between two readings.
+        /// Whether two readings show the same renewal.
         stalled: bool,
     },
-    /// The last leader has not renewed the Lease for longer than others wait.
+    /// The last renewal is older than the duration of the Lease.
     Expired {
-        /// The last leader.
+        /// Identity of the last leader.
         holder: &'a str,
-        /// How many seconds ago it renewed the Lease.
+        /// Age of the last renewal, in seconds; `i64::MAX` without a renewal.
         renewed: i64,
     },
 }
 
 impl<'a> Election<'a> {
-    /// Since when the present leader has led, by its own clock; nothing if nobody leads.
+    /// Returns the start of the current term, by the clock of the leader; `None` without a leader.
     pub(super) fn leads_since(&self) -> Option<Timestamp> {
         if let Self::Led { since, .. } = self { *since } else { None }
     }
 
-    /// The state of an election as a Lease shows it.
+    /// Returns the state of an election by a reading of its Lease.
     pub(super) fn of(reading: &'a Read<Option<LeaseReading>>) -> Self {
         let reading = match reading {
             Err(why) => return Self::Unreadable(why),
@@ -63,7 +63,7 @@ impl<'a> Election<'a> {
         match spec.holder_identity.as_deref().unwrap_or_default() {
             "" => Self::Free,
             HOLDER_OF_HOLDS => {
-                // Over a Lease that was there, the hold leaves the time of the last renewal.
+                // A hold that is applied to an existing Lease keeps the time of the last renewal.
                 let created = reading.lease.metadata.creation_timestamp.as_ref().map(|time| time.0);
                 let since = created.max(renewed);
                 let ends = since.and_then(|since| since.checked_add(jiff::SignedDuration::from_secs(duration)).ok());
@@ -73,7 +73,7 @@ impl<'a> Election<'a> {
                 let age = renewed.map_or(i64::MAX, |renewed| reading.at.as_second() - renewed.as_second());
                 let stalled = reading.before.is_some_and(|before| before.renewed == renewed);
                 let moved = reading.before.is_some() && !stalled;
-                // A renewal seen with our own eyes counts whatever the clocks show.
+                // A renewal between two readings proves a leader, even if the clocks differ.
                 if moved || (-FRESH..duration).contains(&age) {
                     Self::Led { holder, since: spec.acquire_time.as_ref().map(|time| time.0), renewed: age, stalled }
                 } else {
@@ -83,12 +83,12 @@ impl<'a> Election<'a> {
         }
     }
 
-    /// Whether somebody leads.
+    /// Whether a process leads.
     pub(super) fn is_led(self) -> bool {
         matches!(self, Self::Led { .. })
     }
 
-    /// Whether the hold has the Lease.
+    /// Whether the Lease is held for a hand-over.
     pub(super) fn is_held(self) -> bool {
         matches!(self, Self::Held { .. })
     }
@@ -101,7 +101,7 @@ pub(crate) fn needs_second_reading(reading: &LeaseReading) -> bool {
     !matches!(holder, None | Some("" | HOLDER_OF_HOLDS)) && age.is_none_or(|age| !(-1..=FRESH).contains(&age))
 }
 
-/// The name of the machine or Pod in an identity: client-go and Nonet append `_` and a unique part.
+/// Returns the name of the machine or Pod in an identity. client-go and Nonet append `_` and a unique part to that name.
 pub(super) fn host(identity: &str) -> &str {
     identity.rsplit_once('_').map_or(identity, |(host, _)| host)
 }

@@ -1,4 +1,4 @@
-//! The controllers as a cluster has them.
+//! The controllers that are installed in a cluster.
 
 use std::collections::BTreeSet;
 
@@ -13,41 +13,41 @@ use crate::{
     facts::{Facts, LeaseReading, NamedLease},
 };
 
-/// A controller in a namespace, or the place where it would be.
+/// A controller and its objects in one namespace. The lists of objects are empty if it is not installed.
 #[derive(Debug)]
 pub(super) struct Installation<'a> {
-    /// The controller.
+    /// Static description of the controller.
     pub(super) controller: &'static Controller,
-    /// Its namespace.
+    /// Namespace of the objects and of the Lease.
     pub(super) namespace: &'a str,
-    /// Deployments that take part in elections.
+    /// Deployments whose Pods take part in the election.
     pub(super) deployments: Vec<&'a Deployment>,
-    /// Deployments of shadows.
+    /// Deployments of shadows, which take part in no election.
     pub(super) shadows: Vec<&'a Deployment>,
-    /// Pods of Deployments.
+    /// Pods of the Deployments in `deployments`.
     pub(super) pods: Vec<&'a Pod>,
-    /// Mirror Pods of static Pods.
+    /// Mirror Pods of static Pods, by which the API shows static Pods.
     pub(super) static_pods: Vec<&'a Pod>,
-    /// Rescue Pods.
+    /// Bare Pods of `deploy/overlays/rescue`.
     pub(super) rescue_pods: Vec<&'a Pod>,
-    /// Its Lease.
+    /// Lease of the election; `None` if it was not read.
     pub(super) lease: Option<&'a NamedLease>,
-    /// The state of its election.
+    /// State of the election by that Lease.
     pub(super) election: Election<'a>,
 }
 
 impl Installation<'_> {
-    /// Whether it is installed, as more than a shadow.
+    /// Whether the controller is installed. A shadow alone does not count.
     pub(super) fn exists(&self) -> bool {
         !(self.deployments.is_empty() && self.static_pods.is_empty() && self.rescue_pods.is_empty())
     }
 
-    /// All Pods that take part in elections.
+    /// Returns all Pods that take part in the election.
     pub(super) fn candidates(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().chain(&self.static_pods).chain(&self.rescue_pods).copied()
     }
 
-    /// Whether a holder of the Lease is one of the Pods. In the host network the identity is the name of the node.
+    /// Whether an identity belongs to one of the Pods. In the host network, identities contain the name of the node.
     pub(super) fn has(&self, holder: &str) -> bool {
         let host = host(holder);
         self.candidates().any(|pod| {
@@ -58,35 +58,35 @@ impl Installation<'_> {
         })
     }
 
-    /// The Lease as it was read; none if it is absent or unreadable.
+    /// Returns the reading of the Lease; `None` if the Lease is absent or unreadable.
     pub(super) fn reading(&self) -> Option<&LeaseReading> {
         self.lease?.reading.as_ref().ok()?.as_ref()
     }
 
-    /// An annotation of the Lease.
+    /// Returns the value of an annotation on the Lease.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
         self.reading()?.lease.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 }
 
-/// A label of an object; empty if it is not there.
+/// Returns the value of a label; empty if the object lacks the label.
 pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {
     metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str)
 }
 
-/// The name of an object.
+/// Returns `metadata.name`, or an empty text.
 pub(super) fn name(metadata: &ObjectMeta) -> &str {
     metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The namespace of an object.
+/// Returns `metadata.namespace`, or an empty text.
 pub(super) fn namespace(metadata: &ObjectMeta) -> &str {
     metadata.namespace.as_deref().unwrap_or_default()
 }
 
-/// Every controller, once for each namespace that it is installed in.
+/// Returns every controller once for each namespace that it is installed in.
 ///
-/// A controller that is not installed has one entry, where its Lease is or would be.
+/// A controller that is not installed has one entry, in the namespace of its Lease or in the first namespace of the facts.
 pub(super) fn all(facts: &Facts) -> Vec<Installation<'_>> {
     controllers::ALL.iter().flat_map(|controller| of(facts, controller)).collect()
 }

@@ -1,4 +1,4 @@
-//! What is installed, and whether it is ready.
+//! Checks which controllers are installed, and whether they are ready.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
     }
     twice(&mut findings, installations);
     let left_out: Vec<&str> = installations.iter().filter(|i| !i.exists()).map(|i| i.controller.name).collect();
-    // What could not be read may be installed.
+    // An unreadable list may contain an installed controller.
     if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
         let nothing = left_out.len() == installations.len();
         if nothing && matches!(stage, Stage::HandOver | Stage::Upgrade) {
@@ -95,7 +95,7 @@ fn deployment_of(findings: &mut Findings, facts: &Facts, deployment: &Deployment
         };
         findings.add(severity, what, look);
     } else if !observed || updated < wanted || status.replicas.unwrap_or_default() > wanted {
-        let found = format!("{what}; a rollout is on, {updated} of {wanted} updated");
+        let found = format!("{what}; a rollout is in progress, {updated} of {wanted} updated");
         let remedy = format!("kubectl -n {place} rollout status deployment/{deployment_name}");
         findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, remedy);
     } else {
@@ -106,13 +106,13 @@ fn deployment_of(findings: &mut Findings, facts: &Facts, deployment: &Deployment
     }
 }
 
-/// Checks that an upgrade leaves a replica at work.
+/// Checks that an upgrade or a drain leaves a replica that can lead.
 fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, wanted: i32) {
     let (place, deployment_name) = (namespace(&deployment.metadata), name(&deployment.metadata));
     if wanted < 2 {
         let found = format!(
-            "Deployment {place}/{deployment_name} has one replica: nobody stands by during the upgrade, and a new \
-                version that fails leaves a gap"
+            "Deployment {place}/{deployment_name} has one replica: there is no standby during the upgrade, and a \
+                new version that fails leaves no leader"
         );
         findings.warning(found, format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"));
     }
@@ -126,7 +126,7 @@ fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, w
         Err(why) => findings.unreadable(&format!("whether {what} a PodDisruptionBudget"), why),
         Ok(budgets) if budgets.iter().any(protects) => {}
         Ok(_) => findings.warning(
-            format!("{what} no PodDisruptionBudget: a drain may end all replicas at once"),
+            format!("{what} no PodDisruptionBudget: a drain may evict all replicas at once"),
             "kubectl apply -k deploy/overlays/default",
         ),
     }
@@ -145,12 +145,13 @@ fn static_pods(findings: &mut Findings, installation: &Installation<'_>, stage: 
         findings.add(severity, found, format!("kubectl -n {} describe pod {}", installation.namespace, idle.join(" ")));
     }
     if stage == Stage::Upgrade && pods.len() < 2 {
-        let found = format!("{controller} has one static Pod: the upgrade leaves a gap until the new one leads");
+        let found =
+            format!("{controller} has one static Pod: there is no leader during the upgrade until the new Pod leads");
         findings.warning(found, "");
     }
 }
 
-/// Reports controllers that are installed in two namespaces: their elections know nothing of each other.
+/// Reports controllers that are installed in several namespaces, with independent elections.
 fn twice(findings: &mut Findings, installations: &[Installation<'_>]) {
     let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for installation in installations.iter().filter(|installation| installation.exists()) {
@@ -166,14 +167,14 @@ fn twice(findings: &mut Findings, installations: &[Installation<'_>]) {
     }
 }
 
-/// The image of a Deployment, without its registry.
+/// Returns the image of a Deployment without the registry.
 fn image(deployment: &Deployment) -> &str {
     let containers = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(|pod| &pod.containers);
     let image = containers.and_then(|containers| containers.first()?.image.as_deref()).unwrap_or("no image");
     image.rsplit_once('/').map_or(image, |(_, name)| name)
 }
 
-/// Whether a Pod is ready and not about to end.
+/// Whether a Pod is ready and not terminating.
 pub(super) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");

@@ -1,4 +1,4 @@
-//! Who leads, and on which terms.
+//! Checks the leader elections: leaders, holds and probations.
 
 use common::leader::probation::{ASKS, FAILED, PROBATION, VERSION};
 
@@ -8,7 +8,7 @@ use crate::{
     finding::{Finding, Findings, Status, Topic},
 };
 
-/// How long before its end a hold is reported, in seconds.
+/// Time before the end of a hold from which on there is a warning, in seconds.
 const HOLD_ENDS_SOON: i64 = 3 * 86_400;
 
 /// Checks the elections of the controllers.
@@ -28,7 +28,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
         }
     }
     for (why, controllers) in unreadable {
-        findings.unreadable(&format!("who leads {}", controllers.join(", ")), why);
+        findings.unreadable(&format!("which process leads {}", controllers.join(", ")), why);
     }
     findings.into_list()
 }
@@ -52,7 +52,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
     match installation.election {
         Election::Held { since, ends } => {
             let since = since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
-            let found = format!("{controller}: held for the hand-over{since}; nobody leads");
+            let found = format!("{controller}: held for the hand-over{since}; there is no leader");
             match stage {
                 Stage::HandOver | Stage::Removal => findings.ok(found),
                 Stage::Upgrade if exists => {
@@ -91,21 +91,21 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                 findings.ok(found);
             }
             if facts.pods.is_ok() && !installation.has(holder) {
-                let found = format!("{controller}: the leader {holder} is none of the Pods in {place}");
-                findings.warning(found, format!("find out what runs it; {look}"));
+                let found = format!("{controller}: the leader {holder} is not one of the Pods in {place}");
+                findings.warning(found, format!("find the process that holds the Lease; {look}"));
             }
         }
         Election::Expired { holder, renewed } => {
             let ago = match renewed {
-                i64::MAX => "never renewed it".to_owned(),
+                i64::MAX => "has never renewed it".to_owned(),
                 renewed => format!("renewed it {} ago", span(renewed)),
             };
             let found = format!("{controller}: the Lease has expired; {holder} {ago}");
             no_leader(findings, found);
         }
-        Election::Free => no_leader(findings, format!("{controller}: the Lease is free; nobody leads")),
-        Election::Absent if exists => no_leader(findings, format!("{controller}: there is no Lease; nobody leads")),
-        // Reported for all controllers at once, or nothing to report.
+        Election::Free => no_leader(findings, format!("{controller}: the Lease is free; there is no leader")),
+        Election::Absent if exists => no_leader(findings, format!("{controller}: there is no Lease and no leader")),
+        // Unreadable Leases are reported for all controllers at once. An absent Lease of an absent controller is no finding.
         Election::Unreadable(_) | Election::Absent => {}
     }
 }
@@ -128,7 +128,7 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: St
         });
         let again = format!("kubectl -n {place} annotate lease {controller} nonet/failed-");
         if let Some(wanted) = wanted.filter(|wanted| *wanted != version) {
-            let found = format!("{controller}: {wanted}, which its image asks for, has failed on probation");
+            let found = format!("{controller}: {wanted}, the version of its image, has failed on probation");
             let remedy =
                 format!("kubectl -n {place} rollout undo deployment/nonet-{controller}; to let it try again: {again}");
             findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, remedy);
@@ -145,7 +145,7 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: St
     }
 }
 
-/// The tags of the images that are wanted.
+/// Returns the tags of the images in the Deployments and static Pods of a controller.
 fn tags<'a>(installation: &Installation<'a>) -> Vec<&'a str> {
     let specs = installation.deployments.iter().filter_map(|d| d.spec.as_ref()?.template.spec.as_ref());
     let specs = specs.chain(installation.static_pods.iter().filter_map(|pod| pod.spec.as_ref()));

@@ -1,4 +1,4 @@
-//! The loops of kube-controller-manager beside those of Nonet: never two writers, never none.
+//! Compares the loops that kube-controller-manager and Nonet run: each loop must have exactly one writer.
 
 mod built_in;
 
@@ -20,39 +20,39 @@ use crate::{
 };
 use built_in::{BuiltIn, State};
 
-/// How long a leader needs to find a second writer, in seconds.
+/// Time that a leader needs to find a second writer, in seconds.
 const LONG_ENOUGH: i64 = 600;
 
-/// Who runs a loop. Loops of one kind make one finding.
+/// Which processes run a loop. Loops with the same verdict share one finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    /// Both do.
+    /// Nonet and these Pods of kube-controller-manager both run it.
     Both(Vec<String>),
-    /// Nonet does, and some kube-controller-manager would if it became the leader.
+    /// Nonet runs it, and these Pods of kube-controller-manager would if one of them became the leader.
     BothSoon(Vec<String>),
-    /// Nobody does; the hold keeps Nonet back.
+    /// No process runs it; the Lease of Nonet is held.
     NobodyHeld,
-    /// Nobody does, though Nonet is installed.
+    /// No process runs it, although Nonet is installed.
     NobodyLeads,
-    /// Nobody does, and Nonet is not installed.
+    /// No process runs it, and Nonet is not installed.
     NobodyInstalled,
-    /// Nobody does, because no kube-controller-manager leads.
+    /// No process runs it, because no kube-controller-manager leads.
     NobodyManages,
-    /// kube-controller-manager does not run what it is needed for.
+    /// The operation needs kube-controller-manager to run it, and kube-controller-manager does not.
     Needed,
-    /// Nonet does.
+    /// Only Nonet runs it.
     Nonet,
-    /// Nonet does; whether kube-controller-manager does, too, cannot be told.
+    /// Nonet runs it; it is unknown whether kube-controller-manager does, too.
     NonetAtLeast,
-    /// kube-controller-manager does, and Nonet stands by.
+    /// kube-controller-manager runs it, and Nonet stands by.
     ManagerBesideNonet,
-    /// kube-controller-manager does, and Nonet is not installed.
+    /// kube-controller-manager runs it, and Nonet is not installed.
     Manager,
-    /// It cannot be told.
+    /// The facts do not show which process runs it.
     Unknown,
 }
 
-/// Compares both sides.
+/// Checks every loop, kubeadm-config and the Events about second writers.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Loops);
     let built_in = BuiltIn::of(&facts.manager);
@@ -72,7 +72,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
     findings.into_list()
 }
 
-/// Who runs a loop.
+/// Combines the state of a built-in loop with the election of the controller that replaces it.
 fn verdict(state: &State, installation: &Installation<'_>, stage: Stage) -> Verdict {
     let leads = installation.election.is_led();
     let unknown = matches!(installation.election, Election::Unreadable(_));
@@ -110,7 +110,7 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         commands.collect::<Vec<_>>().join("; ")
     };
     let switch_on = "switch them on: take them out of --controllers, in kubeadm-config too, on each control-plane node";
-    let nobody = format!("nobody runs {names}: kube-controller-manager does not");
+    let no_process = format!("no process runs {names}: kube-controller-manager does not");
     match verdict {
         Verdict::Both(pods) => {
             let found =
@@ -118,25 +118,24 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
             findings.problem(found, format!("stop Nonet at once: {}; then {off}", hold("apply")));
         }
         Verdict::BothSoon(pods) => {
-            let found =
-                format!("two writers soon: {} would run {names} beside Nonet if it became the leader", pods.join(", "));
+            let found = format!("two writers soon: {} would run {names} beside Nonet as the leader", pods.join(", "));
             findings.problem(found, off);
         }
         Verdict::NobodyHeld => {
-            let found = format!("{nobody}, and Nonet is held for the hand-over");
+            let found = format!("{no_process}, and Nonet is held for the hand-over");
             findings.problem(found, format!("release the Leases: {}", hold("delete")));
         }
         Verdict::NobodyLeads => {
-            let found = format!("{nobody}, and no replica of Nonet leads");
+            let found = format!("{no_process}, and no replica of Nonet leads");
             findings.problem(found, format!("see the findings about Leases and Pods, or {switch_on}"));
         }
         Verdict::NobodyInstalled => {
-            let found = format!("{nobody}, and Nonet is not installed for it");
+            let found = format!("{no_process}, and Nonet is not installed for it");
             findings.problem(found, format!("apply an overlay with {}, or {switch_on}", controllers.join(", ")));
         }
         Verdict::NobodyManages => {
             let found =
-                format!("nobody runs {names}: no kube-controller-manager that runs them leads, and neither does Nonet");
+                format!("no process runs {names}: neither Nonet nor a kube-controller-manager that runs them leads");
             findings.problem(
                 found,
                 "kubectl -n kube-system get pods -l component=kube-controller-manager; \
@@ -145,40 +144,40 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         }
         Verdict::Needed => {
             let why = if stage == Stage::Removal {
-                "when Nonet is removed, nobody is left to run"
+                "after the removal of Nonet, no process runs"
             } else {
-                "before the hand-over, kube-controller-manager has to run, and does not run,"
+                "before the hand-over, kube-controller-manager has to run these loops, and does not:"
             };
             findings.problem(format!("{why} {names}"), switch_on);
         }
         Verdict::Nonet => findings.ok(format!("Nonet alone runs {names}")),
         Verdict::NonetAtLeast => {
-            findings.info(format!("Nonet runs {names}; whether kube-controller-manager does, too, cannot be told"));
+            findings.info(format!("Nonet runs {names}; it is unknown whether kube-controller-manager does, too"));
         }
         Verdict::ManagerBesideNonet => {
             findings.ok(format!("kube-controller-manager runs {names}, and Nonet stands by"));
         }
         Verdict::Manager => findings.info(format!("kube-controller-manager runs {names}")),
         Verdict::Unknown => findings.unknown(
-            format!("cannot tell who runs {names}"),
+            format!("cannot tell which process runs {names}"),
             "see the findings about kube-controller-manager and Leases",
         ),
     }
 }
 
-/// Checks what the next `kubeadm upgrade` will do.
+/// Checks which loops the next `kubeadm upgrade` will switch on or off in kube-controller-manager.
 fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: Stage) {
-    const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; controllers in controllerManager.extraArgs \
-        is as in docs/operating.md, Hand over, step 3";
+    const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; set controllers in \
+        controllerManager.extraArgs as in docs/operating.md, Hand over, step 3";
     let map = match &facts.manager.kubeadm {
-        Err(why) => return findings.unreadable("what kubeadm upgrade will switch on", why),
+        Err(why) => return findings.unreadable("which loops kubeadm upgrade will switch on", why),
         Ok(map) => map.as_ref().and_then(|map| map.data.as_ref()),
     };
     let Some(configuration) = map.and_then(|data| data.get("ClusterConfiguration")) else { return };
     let controllers = match manager_flags::kubeadm_controllers(configuration) {
         Ok(controllers) => controllers,
         Err(why) => {
-            let found = "cannot tell what kubeadm upgrade will switch on: kubeadm-config is not YAML";
+            let found = "cannot tell which loops kubeadm upgrade will switch on: kubeadm-config is not YAML";
             return findings.unknown(format!("{found}: {}", one_line(&why)), EDIT);
         }
     };
@@ -205,7 +204,7 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
     }
 }
 
-/// Reports what the controllers have found themselves.
+/// Reports the second writers that controllers have found and recorded as Events.
 fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>]) {
     let events = match &facts.second_writers {
         Err(why) => return findings.unreadable("whether controllers have found a second writer", why),
@@ -234,10 +233,10 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
             let found = format!("an earlier leader of {lease} had found a second writer");
             match now.zip(leads_since).map(|(now, since)| now.as_second() - since.as_second()) {
                 Some(seconds) if seconds >= LONG_ENOUGH => {
-                    findings.info(format!("{found}; the present one sees no sign of it"));
+                    findings.info(format!("{found}; the current leader sees no sign of it"));
                 }
                 _ => findings.warning(
-                    format!("{found}; the present one does not lead for long enough to see it"),
+                    format!("{found}; the current leader has not led long enough to find it"),
                     "repeat the check in ten minutes",
                 ),
             }
@@ -257,7 +256,7 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
     }
 }
 
-/// When an Event happened last.
+/// Returns the time of the last occurrence of an Event.
 fn happened(event: &Event) -> Option<Timestamp> {
     let created = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let event_time = event.event_time.as_ref().map(|time| time.0);

@@ -1,4 +1,4 @@
-//! Pods that do not start, and why.
+//! Checks for Pods that do not start, with the reasons.
 
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, Pod, PodSpec},
@@ -12,12 +12,12 @@ use crate::{
     finding::{Finding, Findings, Topic},
 };
 
-/// The registry that never resolves, which manifests name until an image is set.
+/// Registry in the manifests until `deploy/images/set` has set another. Its name never resolves (RFC 2606).
 const NO_REGISTRY: &str = "registry.invalid/";
-/// Reasons of a container that waits for its image.
+/// Reasons of a waiting container whose image is missing.
 const NO_IMAGE: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
 
-/// Checks the Pods of Nonet. Pods that cannot be listed are reported under what is installed.
+/// Checks the Pods of Nonet. An unreadable list of Pods is a finding of the topic `installed`.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Pods);
     for deployment in facts.deployments.iter().flatten() {
@@ -25,7 +25,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         unset_image(&mut findings, "Deployment", &deployment.metadata, spec);
     }
     for pod in facts.pods.iter().flatten() {
-        // The Deployment has been reported.
+        // The Deployment of these Pods has been checked above.
         if !matches!(label(&pod.metadata, COMPONENT), "controller" | "shadow") {
             unset_image(&mut findings, "Pod", &pod.metadata, pod.spec.as_ref());
         }
@@ -42,7 +42,7 @@ fn unset_image(findings: &mut Findings, what: &str, metadata: &ObjectMeta, spec:
     let containers = spec.into_iter().flat_map(|spec| &spec.containers);
     let images = containers.filter_map(|container| container.image.as_deref());
     for image in images.filter(|image| image.starts_with(NO_REGISTRY)) {
-        let found = format!("{what} {}/{}: its image {image} names no registry", namespace(metadata), name(metadata));
+        let found = format!("{what} {}/{}: its image {image} has no registry", namespace(metadata), name(metadata));
         findings.problem(found, "deploy/images/set REGISTRY/nonet TAG, then apply the overlay again");
     }
 }

@@ -1,4 +1,4 @@
-//! The rights of the controllers: roles, bindings, and what the API server says.
+//! Checks the rights of the controllers: roles, bindings, and access reviews by the API server.
 
 use k8s_openapi::{
     api::rbac::v1::{RoleRef, Subject},
@@ -11,7 +11,7 @@ use crate::{
     finding::{Finding, Findings, Status, Topic},
 };
 
-/// A binding of either kind.
+/// A RoleBinding, or a ClusterRoleBinding without a namespace.
 struct Binding<'a> {
     name: &'a str,
     namespace: Option<&'a str>,
@@ -37,12 +37,12 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     let unread = [roles.cluster_roles.as_ref().err(), roles.cluster_bindings.as_ref().err()];
     let unread = unread.into_iter().chain([roles.roles.as_ref().err(), roles.bindings.as_ref().err()]);
     for why in unread.flatten() {
-        findings.unreadable("whether all roles and bindings are there", why);
+        findings.unreadable("whether all roles and bindings exist", why);
     }
     let mut unanswered = None;
     for installation in installed {
         let review = facts.reviews.iter().find(|review| review.controller == installation.controller.name);
-        // Somebody may have given the rights in another way.
+        // The rights may come from other roles.
         let granted = review.is_some_and(|review| review.denied.as_ref().is_ok_and(Vec::is_empty));
         let severity = if granted { Status::Warning } else { Status::Problem };
         let bound = bindings(&mut findings, facts, installation, severity);
@@ -58,7 +58,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
         }
     }
     if let Some(why) = unanswered {
-        findings.unreadable("whether the API server grants what the roles say", why);
+        findings.unreadable("whether the API server grants the rights in the roles", why);
     }
     findings.into_list()
 }
@@ -68,7 +68,7 @@ fn remedy(installation: &Installation<'_>) -> String {
     format!("kubectl apply -k deploy/overlays/{overlay}, or your overlay")
 }
 
-/// Checks the bindings of a controller. Whether they are as they should be.
+/// Checks all bindings of a controller, and returns whether they are complete.
 fn bindings(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, severity: Status) -> bool {
     let roles = &facts.roles;
     let mut fine = true;
@@ -84,7 +84,7 @@ fn bindings(findings: &mut Findings, facts: &Facts, installation: &Installation<
     fine
 }
 
-/// Checks one kind of binding of a controller.
+/// Checks one kind of binding of a controller, and returns whether the binding and its role exist.
 fn one(
     findings: &mut Findings,
     facts: &Facts,

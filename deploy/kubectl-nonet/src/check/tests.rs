@@ -1,4 +1,4 @@
-//! Tables of facts and what is concluded from them.
+//! Tables of facts with the expected findings.
 
 use common::{built_in_flags::Controllers, leader::HOLDER_OF_HOLDS as HOLD};
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ use crate::{
 };
 
 const MANAGER: &str = "kube-controller-manager";
-/// Loops of deployment-controller switched off.
+/// Value of `--controllers` without the loop of deployment-controller.
 const OFF: &str = "*,-deployment-controller";
 
 fn now() -> Timestamp {
@@ -38,7 +38,7 @@ fn labels(controller: &str, component: &str) -> Value {
     json!({"app.kubernetes.io/name": controller, "app.kubernetes.io/component": component, "app.kubernetes.io/part-of": "nonet"})
 }
 
-/// A Lease that was renewed some seconds ago.
+/// Returns a Lease that was renewed this many seconds ago.
 #[allow(clippy::unnecessary_wraps, reason = "facts are results")]
 fn lease(holder: &str, renewed: i64) -> Read<Option<LeaseReading>> {
     let lease = parse(json!({
@@ -55,7 +55,7 @@ fn micro(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// A cluster whose deployment-controller is Nonet's, and whose other loops are kube-controller-manager's.
+/// A cluster in which Nonet runs deployment-controller, and kube-controller-manager all other loops.
 struct World(Box<Facts>);
 
 impl World {
@@ -117,7 +117,7 @@ impl World {
         self
     }
 
-    /// The Deployment of deployment-controller.
+    /// Sets the replicas of deployment-controller's Deployment.
     fn deployment(self, wanted: i32, ready: i32) -> Self {
         let labels = labels("deployment-controller", "controller");
         let deployment = parse(json!({
@@ -131,7 +131,7 @@ impl World {
         self.with(|facts| facts.deployments = Ok(vec![deployment]))
     }
 
-    /// One more Pod of deployment-controller.
+    /// Adds a Pod of deployment-controller.
     fn pod(self, name: &str, status: Value) -> Self {
         self.pod_of("controller", name, "registry.example/nonet/deployment-controller:v0.2.0", status)
     }
@@ -145,7 +145,7 @@ impl World {
         self.with(|facts| facts.pods.as_mut().unwrap().push(pod))
     }
 
-    /// The Lease of deployment-controller.
+    /// Sets holder and renewal of deployment-controller's Lease.
     fn lease(self, holder: &str, renewed: i64) -> Self {
         self.reading(lease(holder, renewed))
     }
@@ -165,7 +165,7 @@ impl World {
         })
     }
 
-    /// The one kube-controller-manager.
+    /// Makes a Pod with these flags the only kube-controller-manager.
     fn manager(self, node: &str, controllers: &[&str]) -> Self {
         self.with(|facts| facts.manager.pods = Ok(Vec::new())).another_manager(node, controllers)
     }
@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// Asserts that there is a finding of this status with these words, and none that is worse.
+/// Asserts that a finding has this status and these words, and that no finding is worse.
 #[track_caller]
 fn expect(world: &World, stage: Stage, status: Status, words: &str) {
     let findings = world.check(stage);
@@ -210,7 +210,7 @@ fn a_cluster_after_the_hand_over_is_fine() {
 }
 
 #[test]
-fn loops_have_one_writer() {
+fn loops_without_exactly_one_writer_are_found() {
     use Status::{Info, Problem, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
@@ -225,33 +225,37 @@ fn loops_have_one_writer() {
         (
             start().lease(HOLD, 0),
             Problem,
-            "nobody runs deployment-controller: kube-controller-manager does not, and Nonet is held",
+            "no process runs deployment-controller: kube-controller-manager does not, and Nonet is held",
         ),
         (start().lease("", 0), Problem, "no replica of Nonet leads"),
         (start().lease("a_1", 60), Problem, "no replica of Nonet leads"),
         (
             start().manager("cp-0", &[OFF, "-job"]),
             Problem,
-            "nobody runs job-controller: kube-controller-manager does not, and Nonet is not installed",
+            "no process runs job-controller: kube-controller-manager does not, and Nonet is not installed",
         ),
         (start().lease(HOLD, 600).manager("cp-0", &["*"]), Info, "held for the hand-over, for 10 min"),
         (
             start().with(|f| f.manager.lease = lease("cp-0_1", 60)),
             Problem,
-            "no kube-controller-manager that runs them leads",
+            "neither Nonet nor a kube-controller-manager that runs them leads",
         ),
         (
             start().with(|f| f.manager.lease = lease("elsewhere_1", 1)),
             Unknown,
-            "the leader elsewhere_1 of kube-controller-manager is none of its Pods",
+            "the leader elsewhere_1 of kube-controller-manager is not one of its Pods",
         ),
         (
             start().with(|f| f.manager.pods = forbidden()),
             Unknown,
             "which loops kube-controller-manager runs: forbidden; it needs list on things",
         ),
-        (start().with(|f| f.manager.pods = Ok(vec![])), Unknown, "is no Pod in kube-system"),
-        (start().with(|f| (f.manager.pods, f.manager.lease) = (Ok(vec![]), Ok(None))), Unknown, "leaves no trace"),
+        (start().with(|f| f.manager.pods = Ok(vec![])), Unknown, "is not a Pod in kube-system"),
+        (
+            start().with(|f| (f.manager.pods, f.manager.lease) = (Ok(vec![]), Ok(None))),
+            Unknown,
+            "without leader election it has no Lease",
+        ),
         (
             start().with(|f| f.manager.stated = Some(Stated::Controllers(Controllers::parse(OFF)))),
             Info,
@@ -262,7 +266,7 @@ fn loops_have_one_writer() {
             Problem,
             "two writers",
         ),
-        (start().with(|f| f.manager.stated = Some(Stated::None)), Problem, "nobody runs replicaset-controller"),
+        (start().with(|f| f.manager.stated = Some(Stated::None)), Problem, "no process runs replicaset-controller"),
         (
             start().with(|f| f.manager.nodes.as_mut().unwrap().push(parse(json!({"metadata": {"name": "cp-1"}})))),
             Unknown,
@@ -281,7 +285,7 @@ fn loops_have_one_writer() {
 }
 
 #[test]
-fn what_is_installed_is_ready() {
+fn installed_controllers_that_are_not_ready_are_found() {
     use Status::{Problem, Unknown, Warning};
     let start = World::handed_over;
     let static_image = "registry.example/nonet/deployment-controller:v0.2.0";
@@ -307,16 +311,16 @@ fn what_is_installed_is_ready() {
 }
 
 #[test]
-fn leases_have_leaders_of_nonet() {
+fn leases_without_a_proven_leader_of_nonet_are_found() {
     use Status::{Info, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
-        (start().lease("stranger_1", 1), Warning, "the leader stranger_1 is none of the Pods"),
-        (start().reading(forbidden()), Unknown, "cannot tell who leads deployment-controller: forbidden"),
+        (start().lease("stranger_1", 1), Warning, "the leader stranger_1 is not one of the Pods"),
+        (start().reading(forbidden()), Unknown, "cannot tell which process leads deployment-controller: forbidden"),
         (
             start().annotated("nonet/failed", "0.2.0+abc").annotated("nonet/version", "0.1.0+x"),
             Warning,
-            "0.2.0+abc, which its image asks for, has failed on probation",
+            "0.2.0+abc, the version of its image, has failed on probation",
         ),
         (start().annotated("nonet/failed", "0.3.0"), Info, "versions that failed on probation: 0.3.0"),
         (start().annotated("nonet/probation", "1m0s"), Info, "is on probation for 1m0s"),
@@ -326,7 +330,7 @@ fn leases_have_leaders_of_nonet() {
 }
 
 #[test]
-fn controllers_have_their_rights() {
+fn missing_rights_are_found() {
     use Status::{Problem, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
@@ -347,14 +351,14 @@ fn controllers_have_their_rights() {
             "lacks rights: create pods",
         ),
         (start().with(|f| f.reviews[0].denied = forbidden()), Unknown, "whether the API server grants"),
-        (start().with(|f| f.roles.roles = forbidden()), Unknown, "whether all roles and bindings are there"),
+        (start().with(|f| f.roles.roles = forbidden()), Unknown, "whether all roles and bindings exist"),
     ] {
         expect(&world, Stage::Running, status, words);
     }
 }
 
 #[test]
-fn clocks_versions_and_certificates() {
+fn wrong_clocks_versions_and_certificates_are_found() {
     use Status::{Info, Problem, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
@@ -376,11 +380,11 @@ fn clocks_versions_and_certificates() {
             Info,
             "runs in 2 versions",
         ),
-        (start().with(|f| f.client_certificate = ending(-1)), Problem, "your client certificate (CN=me) ended"),
+        (start().with(|f| f.client_certificate = ending(-1)), Problem, "your client certificate (CN=me) expired"),
         (
             start().with(|f| f.serving_certificate = ending(86_400 * 20)),
             Warning,
-            "the certificate of the API server (CN=me) ends in 20 d",
+            "the certificate of the API server (CN=me) expires in 20 d",
         ),
     ] {
         expect(&world, Stage::Running, status, words);
@@ -388,7 +392,7 @@ fn clocks_versions_and_certificates() {
 }
 
 #[test]
-fn pods_start() {
+fn pods_that_do_not_start_are_found() {
     use Status::Problem;
     let start = World::handed_over;
     for (world, status, words) in [
@@ -405,7 +409,7 @@ fn pods_start() {
         (
             start().pod_of("rescue", "c", "registry.invalid/nonet/deployment-controller:dev", json!({})),
             Problem,
-            "Pod kube-system/c: its image registry.invalid/nonet/deployment-controller:dev names no registry",
+            "Pod kube-system/c: its image registry.invalid/nonet/deployment-controller:dev has no registry",
         ),
         (start().with(unset_image), Problem, "Deployment kube-system/nonet-deployment-controller: its image"),
         (
@@ -438,7 +442,7 @@ fn waiting(reason: &str, message: &str) -> Value {
 }
 
 #[test]
-fn before_an_operation() {
+fn each_operation_has_its_requirements() {
     use Stage::{HandOver, Removal, Upgrade};
     use Status::{Info, Problem, Warning};
     let start = World::handed_over;
@@ -468,7 +472,7 @@ fn before_an_operation() {
             held().manager("cp-0", &[OFF]),
             Removal,
             Problem,
-            "when Nonet is removed, nobody is left to run deployment-controller",
+            "after the removal of Nonet, no process runs deployment-controller",
         ),
         (start().manager("cp-0", &["*"]), Removal, Problem, "Nonet must not lead when it is removed"),
         (
@@ -496,13 +500,13 @@ fn a_hold_that_ends_soon_is_reported() {
 }
 
 #[test]
-fn a_removal_finds_every_leader() {
+fn a_removal_reports_every_leader() {
     let findings = World::handed_over().check(Stage::Removal);
     assert_eq!(findings.iter().filter(|finding| finding.status == Status::Problem).count(), 2, "{findings:#?}");
 }
 
 #[test]
-fn nothing_is_installed() {
+fn a_cluster_without_nonet_is_a_problem_before_a_hand_over() {
     let world = World::handed_over().reading(Ok(None)).manager("cp-0", &["*"]).with(|facts| {
         facts.deployments = Ok(vec![]);
         facts.pods = Ok(vec![]);
@@ -512,11 +516,11 @@ fn nothing_is_installed() {
 }
 
 #[test]
-fn two_readings_tell_a_wrong_clock_from_a_dead_leader() {
+fn two_readings_distinguish_a_wrong_clock_from_a_dead_leader() {
     for (renewed, before, status, words) in [
-        // Renewed 60 s ago by the leader's clock, and so it was before the pause.
+        // Both readings show the same renewal, 60 s ago by the leader's clock.
         (60, 60, Status::Warning, "the Lease has expired; a_1 renewed it 60 s ago"),
-        // Renewed in between: the clock is 57 s behind.
+        // Renewed between the readings, so the leader's clock is 57 s behind.
         (60, 63, Status::Problem, "the clock of the leader of deployment-controller is 57 s behind"),
         (-20, -18, Status::Warning, "the clock of the leader of deployment-controller is 20 s ahead of"),
         (9, 9, Status::Warning, "has not renewed its Lease for 9 s"),
@@ -532,7 +536,7 @@ fn two_readings_tell_a_wrong_clock_from_a_dead_leader() {
 }
 
 #[test]
-fn events_of_a_second_writer_are_problems_until_they_are_expected_or_it_is_gone() {
+fn a_reported_second_writer_is_a_problem_until_it_is_expected_or_gone() {
     let event = parse(json!({
         "metadata": {"name": "e", "namespace": "kube-system"}, "reason": "SecondWriterFound", "message": "status of \
             shop/web",
@@ -557,5 +561,5 @@ fn events_of_a_second_writer_are_problems_until_they_are_expected_or_it_is_gone(
     let world = World::handed_over().with(|facts| facts.second_writers = both(57, 55));
     expect(&world, Stage::Running, Status::Problem, "has found a second writer");
     let world = World::handed_over().with(|facts| facts.second_writers = Ok(vec![event("SecondWriterFound", 40)]));
-    expect(&world, Stage::Running, Status::Info, "the present one sees no sign of it");
+    expect(&world, Stage::Running, Status::Info, "the current leader sees no sign of it");
 }

@@ -1,4 +1,4 @@
-//! Versions of the API server, of kube-controller-manager and of Nonet.
+//! Checks the versions of the API server, of kube-controller-manager and of Nonet.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use crate::{
     finding::{Finding, Findings, Status, Topic},
 };
 
-/// Minor versions of Kubernetes that Nonet works with.
+/// Minor versions of Kubernetes 1.x that Nonet supports.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
 
-/// Checks versions.
+/// Compares each version with the supported versions and with the other replicas.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Versions);
     match &facts.server_version {
@@ -30,7 +30,8 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
         kubernetes(&mut findings, "kube-controller-manager", version, Status::Warning);
     }
     if managers.len() > 1 {
-        findings.info("kube-controller-manager runs in several versions: an upgrade of the control plane is on");
+        findings
+            .info("kube-controller-manager runs in several versions: an upgrade of the control plane is in progress");
     }
     for installation in installations.iter().filter(|installation| installation.exists()) {
         replicas(&mut findings, installation, stage);
@@ -53,20 +54,20 @@ fn kubernetes(findings: &mut Findings, what: &str, version: &str, otherwise: Sta
     }
 }
 
-/// Major and minor number of a version such as `v1.36.2`.
+/// Parses major and minor number of a version such as `v1.36.2`.
 fn minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.strip_prefix('v')?.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Checks that the replicas of one controller have one version.
+/// Checks that all replicas of a controller have the same image.
 fn replicas(findings: &mut Findings, installation: &Installation<'_>, stage: Stage) {
     let images: BTreeSet<&str> = installation.candidates().filter_map(image).collect();
     let controller = installation.controller.name;
     if images.len() > 1 {
         let all = images.iter().copied().collect::<Vec<_>>().join(", ");
         let names: Vec<&str> = installation.candidates().map(|pod| name(&pod.metadata)).collect();
-        let found = format!("{controller} runs in {} versions ({all}): a rollout is on", images.len());
+        let found = format!("{controller} runs in {} versions ({all}): a rollout is in progress", images.len());
         let remedy = format!("kubectl -n {} get pods {}", installation.namespace, names.join(" "));
         findings.add(needed(stage, Stage::Upgrade, Status::Info), found, remedy);
     } else if let Some(version) = installation.annotation(VERSION).filter(|_| installation.election.is_led()) {
@@ -78,7 +79,7 @@ fn image(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.containers.first()?.image.as_deref()
 }
 
-/// The tag of an image. The digest is no part of it, nor is the port of a registry.
+/// Returns the tag of an image, without the digest. The port of a registry is no tag.
 pub(super) fn tag(image: &str) -> Option<&str> {
     let image = image.split_once('@').map_or(image, |(image, _)| image);
     let last = image.rsplit_once('/').map_or(image, |(_, last)| last);

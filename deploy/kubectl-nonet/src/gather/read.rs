@@ -1,4 +1,4 @@
-//! Requests that read, with what is to be said about those that fail.
+//! Requests of the check, with errors for [`Facts`](crate::facts::Facts).
 
 use http::{Request, StatusCode, header};
 use k8s_openapi::{List, ListableResource, Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -14,10 +14,10 @@ use crate::{
     facts::{Read, Unreadable},
 };
 
-/// How many objects one page of a list has.
+/// Most objects in one page of a list.
 const PAGE: u32 = 500;
 
-/// A kind that can be read.
+/// A kind of objects that [`Connection`] can get and list.
 pub(crate) trait Readable: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned {}
 
 impl<K: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned> Readable for K {}
@@ -28,12 +28,12 @@ struct Version {
     git: String,
 }
 
-/// Requests. Without a namespace, they are about the whole cluster.
+/// Requests to the API server. Without a namespace, they cover the whole cluster.
 impl Connection {
-    /// The version of the API server, and the header `Date` of its answer.
+    /// Reads the version of the API server, and the header `Date` of the answer.
     ///
     /// # Errors
-    /// If the server does not answer, or does not know the caller.
+    /// If the server does not answer, or does not accept the credentials.
     pub(super) async fn version(&self) -> Result<(Read<String>, Option<String>), Unreadable> {
         let request = "GET /version".to_owned();
         let failed = |why: String| Unreadable::Failed { request: request.clone(), why };
@@ -52,14 +52,14 @@ impl Connection {
         Ok((version.map_err(|why| failed(why.to_string())), date))
     }
 
-    /// Reads one object; none if it does not exist.
+    /// Reads one object; `None` if it does not exist.
     pub(super) async fn get<K: Readable>(&self, namespace: Option<&str>, name: &str) -> Read<Option<K>> {
         let path = K::url_path(&(), namespace);
         let query = kube::core::Request::new(&path).get(name, &GetParams::default());
         self.read::<K, K>("get", namespace, format!("GET {path}/{name}"), query).await
     }
 
-    /// Reads the objects with these labels and fields, page by page.
+    /// Lists the objects that match the selectors, page by page.
     pub(super) async fn list<K: Readable>(&self, namespace: Option<&str>, labels: &str, fields: &str) -> Read<Vec<K>> {
         let path = K::url_path(&(), namespace);
         let mut params = ListParams::default().labels(labels).fields(fields).limit(PAGE);
@@ -67,7 +67,7 @@ impl Connection {
         loop {
             let (request, query) = (format!("GET {path}"), kube::core::Request::new(&path).list(&params));
             let Some(page) = self.read::<K, List<K>>("list", namespace, request.clone(), query).await? else {
-                return Err(Unreadable::Failed { request, why: "the server does not serve it".to_owned() });
+                return Err(Unreadable::Failed { request, why: "the server does not serve this resource".to_owned() });
             };
             items.extend(page.items);
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Sends a review, the only kind of request with a body.
+    /// Sends a `SubjectAccessReview`, the only request that is a POST.
     pub(super) async fn review(&self, review: &serde_json::Value) -> Read<serde_json::Value> {
         const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let request = format!("POST {PATH}");
@@ -95,7 +95,7 @@ impl Connection {
         })
     }
 
-    /// Sends a GET; none if the server answers 404.
+    /// Sends a GET, and decodes the answer; `None` for the answer 404.
     async fn read<K: Readable, T: DeserializeOwned>(
         &self,
         verb: &'static str,
@@ -124,7 +124,7 @@ impl Connection {
     }
 }
 
-/// The name of a resource as `kubectl auth can-i` takes it.
+/// Returns the name of a resource in the form that `kubectl auth can-i` takes.
 fn resource<K: Readable>() -> &'static str {
     match (K::GROUP, K::URL_PATH_SEGMENT) {
         ("apps", "deployments") => "deployments.apps",

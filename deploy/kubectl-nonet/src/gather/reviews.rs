@@ -1,4 +1,4 @@
-//! Access reviews: whether the API server grants a controller its main rights.
+//! Access reviews, which show whether the API server grants the controllers their main rights.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
     facts::{Read, Review},
 };
 
-/// Asks about every controller. `installed` are names of controllers, each with a namespace.
+/// Reviews the rights of each installed controller. `installed` contains names and namespaces of controllers.
 pub(super) async fn ask(connection: &Connection, installed: BTreeSet<(&str, &str)>) -> Vec<Review> {
     let mut reviews = Vec::new();
     for (name, namespace) in installed {
@@ -24,7 +24,7 @@ pub(super) async fn ask(connection: &Connection, installed: BTreeSet<(&str, &str
     reviews
 }
 
-/// The rights that a controller lacks.
+/// Returns the rights that a controller lacks.
 async fn ask_for(connection: &Connection, controller: &Controller, namespace: &str) -> Read<Vec<String>> {
     let mut rights: Vec<(String, Value)> = Vec::new();
     for right in controller.rights {

@@ -19,6 +19,7 @@ fn world(limit: i64, olds: &[(&str, i64)]) -> World {
     world
 }
 
+/// DEPLOYMENT-50, DEPLOYMENT-51, DEPLOYMENT-52.
 #[test]
 fn old_idle_sets_beyond_the_limit_are_deleted() {
     for (limit, olds, want) in [
@@ -36,6 +37,7 @@ fn old_idle_sets_beyond_the_limit_are_deleted() {
     assert!(unlimited.plan().deleted().is_empty());
 }
 
+/// DEPLOYMENT-51.
 #[test]
 fn busy_sets_and_sets_being_deleted_stay() {
     let mut busy = world(0, &[("1", 0), ("2", 0), ("3", 0)]);
@@ -47,6 +49,7 @@ fn busy_sets_and_sets_being_deleted_stay() {
     assert!(going.plan().deleted().is_empty(), "a ReplicaSet that is being deleted does not count");
 }
 
+/// DEPLOYMENT-52.
 #[test]
 fn the_history_is_cleaned_after_the_rollout() {
     let mut rolling = world(0, &[("1", 0)]);
@@ -98,6 +101,7 @@ fn by_insertion(mut items: Vec<Item>) -> Vec<Item> {
 }
 
 proptest! {
+    /// DEPLOYMENT-50.
     #[test]
     fn the_order_follows_revisions_and_then_ages(
         revisions in prop::collection::vec(prop::option::weighted(0.8, -2i64..9), 0..20), seed in any::<prop::sample::Index>(),
@@ -112,6 +116,7 @@ proptest! {
     }
 }
 
+/// DEPLOYMENT-68.
 #[test]
 fn ten_thousand_sets_are_sorted_in_few_comparisons() {
     const SETS: usize = 10_000;

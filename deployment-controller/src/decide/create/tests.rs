@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{decide::conditions::*, world::World};
 
+/// DEPLOYMENT-13.
 #[test]
 fn names_are_shortened_and_never_end_in_a_dot() {
     assert_eq!(name("web", "766489fbc8"), "web-766489fbc8");
@@ -15,6 +16,7 @@ fn names_are_shortened_and_never_end_in_a_dot() {
     assert_eq!(name(&"a".repeat(242), "766489fbc8").len(), 253);
 }
 
+/// DEPLOYMENT-3, DEPLOYMENT-14, DEPLOYMENT-15.
 #[test]
 fn the_first_set_contains_the_whole_template() {
     let mut world = World::new(4);
@@ -54,6 +56,7 @@ fn the_first_set_contains_the_whole_template() {
     assert_eq!((last.observed_generation, last.unavailable_replicas, last.terminating_replicas), (1, 4, Some(0)));
 }
 
+/// DEPLOYMENT-61.
 #[test]
 fn without_a_deadline_only_the_revision_is_written() {
     let mut world = World::new(4);
@@ -63,6 +66,7 @@ fn without_a_deadline_only_the_revision_is_written() {
     assert_eq!(world.plan().statuses()[0], (Some("1".to_owned()), (String::new(), String::new())));
 }
 
+/// DEPLOYMENT-21.
 #[test]
 fn a_collision_raises_the_count_for_another_name() {
     let snapshot = World::new(1).snapshot();
@@ -76,6 +80,7 @@ fn a_collision_raises_the_count_for_another_name() {
     }
 }
 
+/// DEPLOYMENT-23.
 #[test]
 fn a_refusal_is_reported_in_a_condition_and_an_event() {
     let mut world = World::new(1);
@@ -90,6 +95,7 @@ fn a_refusal_is_reported_in_a_condition_and_an_event() {
     assert_eq!(failed(&world.snapshot(), &DeploymentStatus::default(), "web-x", &refused).len(), 1);
 }
 
+/// DEPLOYMENT-86.
 #[test]
 fn creation_stops_if_sets_are_always_stored_with_another_template() {
     let mut world = World::new(2);

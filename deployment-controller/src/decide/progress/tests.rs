@@ -12,6 +12,7 @@ fn stuck(reason: &str, millis: i64) -> World {
     world
 }
 
+/// DEPLOYMENT-60.
 #[test]
 fn the_deadline_is_checked_after_it_has_passed() {
     for (millis, want) in [
@@ -31,6 +32,7 @@ fn the_deadline_is_checked_after_it_has_passed() {
     assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::AsPlanned));
 }
 
+/// DEPLOYMENT-61.
 #[test]
 fn without_a_deadline_there_is_no_condition() {
     for none in [json!(null), json!(i32::MAX)] {
@@ -41,12 +43,14 @@ fn without_a_deadline_there_is_no_condition() {
     }
 }
 
+/// DEPLOYMENT-85.
 #[test]
 fn a_complete_rollout_never_times_out_and_is_not_checked_again() {
     let plan = stuck(NEW_REPLICA_SET_AVAILABLE, 9_000_000).plan();
     assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::AsPlanned));
 }
 
+/// DEPLOYMENT-59.
 #[test]
 fn progress_moves_the_update_time_and_keeps_the_transition_time() {
     let mut world = stuck(NEW_REPLICA_SET, 30_000);
@@ -64,6 +68,7 @@ fn progress_moves_the_update_time_and_keeps_the_transition_time() {
     }
 }
 
+/// DEPLOYMENT-59, DEPLOYMENT-60.
 #[test]
 fn progress_after_the_deadline_is_a_transition() {
     let mut world = stuck(PROGRESS_DEADLINE_EXCEEDED, 30_000);
@@ -73,6 +78,7 @@ fn progress_after_the_deadline_is_a_transition() {
     assert_eq!((&*condition.reason, condition.last_transition_time), (REPLICA_SET_UPDATED, Some(world.now)));
 }
 
+/// DEPLOYMENT-58.
 #[test]
 fn completion_keeps_the_transition_time() {
     let mut world = World::new(2).set("new", 2, 2).current("new").condition(PROGRESSING, REPLICA_SET_UPDATED);
@@ -84,6 +90,7 @@ fn completion_keeps_the_transition_time() {
     assert_eq!((condition.last_transition_time, condition.last_update_time), (Some(start), Some(world.now)));
 }
 
+/// DEPLOYMENT-62.
 #[test]
 fn a_failure_of_the_new_set_is_copied_before_others() {
     let failure = |message: &str| {

@@ -228,6 +228,7 @@ mod tests {
         serde_json::to_value(bodies.of(pod)).unwrap()
     }
 
+    /// JOB-23.
     #[test]
     fn a_pod_has_its_template_its_owner_and_the_finalizer() {
         let bodies = bodies(|job| {
@@ -247,6 +248,7 @@ mod tests {
         );
     }
 
+    /// JOB-25.
     #[test]
     fn a_pod_of_an_indexed_job_knows_its_index() {
         let bodies = bodies(|job| {
@@ -288,6 +290,7 @@ mod tests {
         assert_eq!(spec(bodies(indexed).unwrap()).get("schedulingGroup"), None);
     }
 
+    /// JOB-33.
     #[test]
     fn failures_of_an_index_are_inherited() {
         let bodies = bodies(|job| {
@@ -306,6 +309,7 @@ mod tests {
         );
     }
 
+    /// JOB-26.
     #[test]
     fn long_names_are_cut_so_that_the_index_stays() {
         for (length, index, prefix) in [
@@ -325,6 +329,7 @@ mod tests {
         }
     }
 
+    /// JOB-24.
     #[test]
     fn a_template_without_labels_or_with_invalid_parts_is_an_error() {
         let without = bodies(|job| job["spec"]["template"]["metadata"]["labels"] = json!({}));

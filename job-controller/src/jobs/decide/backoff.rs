@@ -45,6 +45,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
     }
 
+    /// JOB-37.
     #[test]
     fn delays_double_up_to_ten_minutes() {
         let delay = |failures| Record { failures, last: Some(at(0)) }.remaining(&limits(), at(0)).as_secs();
@@ -53,6 +54,7 @@ mod tests {
         assert_eq!(delay(u32::MAX), 600);
     }
 
+    /// JOB-39.
     #[test]
     fn a_delay_counts_from_the_last_failure() {
         let record = Record { failures: 3, last: Some(at(0)) };
@@ -63,6 +65,7 @@ mod tests {
         assert_eq!(Record::default().remaining(&limits(), at(0)), Duration::ZERO);
     }
 
+    /// JOB-38.
     #[test]
     fn failures_add_up_until_a_success() {
         let old = Record { failures: 2, last: Some(at(10)) };

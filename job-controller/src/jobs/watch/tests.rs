@@ -75,6 +75,7 @@ fn updated(old: &PodBuilder, new: &PodBuilder) -> Vec<String> {
     fixture().told(&Event::Updated { old: old.build(), new: version(new, 2).build() })
 }
 
+/// JOB-7.
 #[tokio::test(start_paused = true)]
 async fn a_new_pod_enqueues_its_job_debounced() {
     assert_eq!(added(&pod("p")), ["j in 1"]);
@@ -83,6 +84,7 @@ async fn a_new_pod_enqueues_its_job_debounced() {
     assert_eq!(added(&pod("p").orphan().labels(json!({}))), [""; 0]);
 }
 
+/// JOB-61.
 #[tokio::test(start_paused = true)]
 async fn an_uncontrolled_pod_with_the_finalizer_is_enqueued_as_an_orphan() {
     let mut orphan = pod("p").labels(json!({}));
@@ -100,6 +102,7 @@ async fn a_terminating_pod_enqueues_its_job_or_itself_as_an_orphan() {
     assert_eq!(updated(&pod("p"), &pod("p").deleting()), ["j in 1"]);
 }
 
+/// JOB-7.
 #[tokio::test(start_paused = true)]
 async fn an_update_enqueues_the_old_and_the_new_owner() {
     assert_eq!(updated(&pod("p"), &pod("p").succeeded()), ["j in 1"]);
@@ -111,12 +114,14 @@ async fn an_update_enqueues_the_old_and_the_new_owner() {
     assert_eq!(fixture().told(&same), [""; 0], "a resync changes nothing");
 }
 
+/// JOB-7.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_pod_enqueues_its_job() {
     assert_eq!(fixture().told(&Event::Deleted(pod("p").build())), ["j in 1"]);
     assert_eq!(fixture().told(&Event::Deleted(owner(&pod("p"), "gone", "u").build())), [""; 0]);
 }
 
+/// JOB-82.
 #[tokio::test(start_paused = true)]
 async fn the_first_list_of_pods_enqueues_possible_orphans() {
     let fixture = fixture();
@@ -129,6 +134,7 @@ async fn the_first_list_of_pods_enqueues_possible_orphans() {
     assert_eq!(fixture.queued(), ["orphan d", "orphan j/u-job"]);
 }
 
+/// JOB-7.
 #[tokio::test(start_paused = true)]
 async fn a_job_is_enqueued_at_once_unless_only_its_status_changed() {
     let read = |change: &dyn Fn(&mut serde_json::Value)| {
@@ -153,6 +159,7 @@ async fn a_job_is_enqueued_at_once_unless_only_its_status_changed() {
     assert_eq!(told(Event::Deleted(old())), ["j", "orphan j/u-job"]);
 }
 
+/// JOB-9.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_waits_for_own_writes_is_enqueued_when_the_cache_shows_them() {
     let fixture = fixture();
@@ -164,6 +171,7 @@ async fn a_job_that_waits_for_own_writes_is_enqueued_when_the_cache_shows_them()
     assert_eq!(fixture.told(&Event::Added(pod("p").build())), ["j", "j in 1"]);
 }
 
+/// JOB-68.
 #[tokio::test(start_paused = true)]
 async fn terminated_pods_with_the_finalizer_are_counted() {
     let fixture = fixture();

@@ -8,6 +8,7 @@ fn failing(pods: usize, seconds: u64) -> Failing {
     Failing { pods, left: Duration::from_secs(seconds) }
 }
 
+/// REPLICASET-67.
 #[test]
 fn a_set_whose_pods_fail_delays_creations() {
     for (active, wanted, at_once, then) in [
@@ -26,6 +27,7 @@ fn a_set_whose_pods_fail_delays_creations() {
     }
 }
 
+/// REPLICASET-67.
 #[test]
 fn a_delayed_creation_is_explained_and_keeps_the_failure_condition() {
     let stored = json!({"replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
@@ -54,6 +56,7 @@ fn chosen(reranks: bool, nodes: &str, counts: &[(&str, usize)], left: usize) -> 
         .collect()
 }
 
+/// REPLICASET-69.
 #[test]
 fn the_fullest_node_is_emptied_or_nodes_are_balanced() {
     let (nodes, counts) = ("AAABB", [("A", 3), ("B", 2)]);
@@ -70,6 +73,7 @@ fn the_fullest_node_is_emptied_or_nodes_are_balanced() {
     }
 }
 
+/// REPLICASET-23.
 #[test]
 fn earlier_rules_rank_before_the_nodes_in_both_orders() {
     let found = || {
@@ -93,6 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// Among Pods that are equal by rules 1 to 4, each chosen Pod is on a node with the highest remaining count.
+    /// REPLICASET-69.
     #[test]
     fn each_chosen_pod_is_on_the_fullest_node(mut world in any_world()) {
         world.limits.reranks = true;

@@ -12,8 +12,9 @@ fn claims() -> World {
     world(1).spec("volumeClaimTemplates", claims)
 }
 
+/// STATEFULSET-13, STATEFULSET-14, STATEFULSET-15.
 #[test]
-fn a_pod_is_its_template_its_name_and_its_claims() {
+fn a_pod_has_the_template_the_name_and_the_claims() {
     let snapshot = claims().snapshot();
     let template = json!({
         "metadata": {"labels": {"app": "web"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"], "name": "ignored"},
@@ -37,6 +38,7 @@ fn a_pod_is_its_template_its_name_and_its_claims() {
     );
 }
 
+/// STATEFULSET-13.
 #[test]
 fn a_set_without_a_service_or_claims_adds_neither() {
     let snapshot = world(1).spec("serviceName", json!("")).snapshot();
@@ -46,6 +48,7 @@ fn a_set_without_a_service_or_claims_adds_neither() {
     assert!(super::pod(&snapshot.set, &snapshot.owner, 0, json!({"spec": 7}), "r").is_none());
 }
 
+/// STATEFULSET-40.
 #[test]
 fn a_claim_is_its_template_with_the_labels_of_the_selector() {
     let snapshot = claims().snapshot();
@@ -60,21 +63,26 @@ fn a_claim_is_its_template_with_the_labels_of_the_selector() {
     assert_eq!(claim(set, &set.claims[1], "log-web-0").unwrap()["metadata"]["labels"], json!({"app": "web"}));
 }
 
+/// STATEFULSET-32, STATEFULSET-33.
 #[test]
-fn a_revision_carries_the_bytes_as_they_are_hashed() {
+fn a_revision_holds_the_bytes_that_are_hashed() {
     let mut world = world(1);
     world.set["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "a < b"});
     world.set["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["a<b", "\u{2028}"]);
     let snapshot = world.snapshot();
     let hash = world.hash(0);
     let text = revision(&snapshot, 3, 0, &format!("web-{hash}")).unwrap();
-    // The bytes of the request, to the last: a server stores them as they come, and a reader of JSON cannot tell them apart.
+    // The exact bytes matter: a server stores them unchanged, and a JSON parser would hide the differences.
     let data = concat!(
         r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"#,
         r#""spec":{"containers":[{"args":["a\u003cb","\u2028"],"image":"img:a","name":"c"}]}}}}"#
     );
     assert!(text.get().contains(&format!(r#""data":{data},"revision":3"#)), "{}", text.get());
-    assert_eq!(snapshot.template.data().bytes(), data.as_bytes(), "what is sent is what is hashed");
+    assert_eq!(
+        snapshot.template.data().bytes(),
+        data.as_bytes(),
+        "the bytes that are sent are the bytes that are hashed"
+    );
     let value: Value = serde_json::from_str(text.get()).unwrap();
     assert_eq!(value["metadata"]["labels"], json!({"app": "web", "controller.kubernetes.io/hash": hash}));
     assert_eq!(value["metadata"]["annotations"], json!({"kubernetes.io/change-cause": "a < b"}));

@@ -20,6 +20,7 @@ fn words(step: &str, current: &str, update: &str) -> (String, String, String) {
     (step.to_owned(), current.to_owned(), update.to_owned())
 }
 
+/// STATEFULSET-34.
 #[test]
 fn a_new_template_gets_the_next_number() {
     let first = empty(1);
@@ -30,22 +31,25 @@ fn a_new_template_gets_the_next_number() {
     assert_ne!(second.hash(0), second.hash(1), "a collision gives another name");
 }
 
+/// STATEFULSET-34.
 #[test]
-fn the_template_of_before_is_renumbered() {
+fn the_revision_of_an_earlier_template_is_renumbered() {
     let world = world(1).revision("b", 2);
     assert_eq!(chosen(&world), words("web-a is 3", "web-a", "web-a"));
     assert_eq!(chosen(&world.clone().rollout_to("c")), words("nothing", "web-a", "web-c"));
     assert_eq!(chosen(&world.template("b")), words("nothing", "web-a", "web-b"));
 }
 
+/// STATEFULSET-37.
 #[test]
-fn what_the_status_names_and_is_not_there_is_the_update_revision() {
+fn a_missing_current_revision_is_replaced_by_the_update_revision() {
     let world = world(1).rollout_to("b").status(json!({"currentRevision": "web-gone"}));
     assert_eq!(chosen(&world), words("nothing", "web-b", "web-b"));
 }
 
+/// STATEFULSET-35.
 #[test]
-fn defaults_that_a_server_has_learnt_since_are_no_new_template() {
+fn new_defaults_of_a_server_are_no_new_template() {
     let mut defaulted = template("a");
     defaulted["spec"]["dnsPolicy"] = json!("ClusterFirst");
     defaulted["spec"]["containers"][0]["terminationMessagePolicy"] = json!("File");
@@ -62,13 +66,14 @@ fn defaults_that_a_server_has_learnt_since_are_no_new_template() {
     let mut exact = world.clone();
     exact.limits.semantic_comparison = false;
     assert_eq!(chosen(&exact).0, "new 2");
-    // Only the newest is compared so.
+    // Only the newest revision is compared with defaults applied.
     assert_eq!(chosen(&world.revision("b", 2)).0, "new 3");
-    // The other way round something was taken away.
+    // In the opposite direction, fields were removed from the template.
     let world = empty(1).revision_of("new", 1, &defaulted).spec("template", old);
     assert_eq!(chosen(&world).0, "new 2");
 }
 
+/// STATEFULSET-35.
 #[test]
 fn a_null_that_a_server_no_longer_writes_is_no_new_template() {
     let mut old = template("a");
@@ -76,8 +81,9 @@ fn a_null_that_a_server_no_longer_writes_is_no_new_template() {
     assert_eq!(chosen(&empty(1).revision_of("old", 1, &old)).0, "nothing");
 }
 
+/// STATEFULSET-38, STATEFULSET-84.
 #[test]
-fn as_many_as_nobody_uses_are_kept_as_the_limit_says() {
+fn unused_revisions_are_kept_up_to_the_limit() {
     let history = |limit: i32, versions: &[&str], world: World| {
         let world = versions.iter().enumerate().fold(world, |world, (at, v)| world.revision(v, 2 + at as i64));
         let world = world.spec("revisionHistoryLimit", json!(limit));
@@ -96,15 +102,17 @@ fn as_many_as_nobody_uses_are_kept_as_the_limit_says() {
     assert_eq!(history(0, &old, stated), ["web-b", "web-c", "web-d"], "the status names it");
 }
 
+/// STATEFULSET-38.
 #[test]
-fn what_was_chosen_is_never_forgotten() {
+fn chosen_revisions_are_never_deleted() {
     let world = world(1).rollout_to("b").spec("revisionHistoryLimit", json!(0));
     let (plan, snapshot) = (world.plan(), world.snapshot());
     assert!(history::forget(&snapshot.set, &plan.revisions, &[]).is_empty());
 }
 
+/// STATEFULSET-36.
 #[test]
-fn a_current_revision_that_has_the_name_of_the_new_one_stays_what_it_is() {
+fn a_current_revision_with_the_planned_name_stays_current() {
     // The name that template `b` gets is taken by the current revision, which holds template `a`.
     let taken = empty(1).template("b").hash(0);
     let world = empty(1).template("b").revision_of(&taken, 1, &template("a"));
@@ -116,15 +124,16 @@ fn a_current_revision_that_has_the_name_of_the_new_one_stays_what_it_is() {
     assert_eq!((&*after.current.name, &*after.update.name), (&*name, "web-next"));
     let Source::Stored(stored) = after.current.source else { panic!("the set has another template") };
     assert_eq!(*stored.meta.name, *name);
-    // Without a stored current revision, the new one is both.
+    // Without a stored current revision, the new revision is both.
     let first = empty(1);
     let after = created(&first.plan().revisions, &first.snapshot().template, "web-next", 1);
     assert_eq!((&*after.current.name, &*after.update.name), ("web-next", "web-next"));
 }
 
+/// STATEFULSET-83.
 #[test]
-fn nothing_is_written_for_a_set_that_is_being_deleted() {
-    // The garbage collector has taken the owner references away: no revision is found.
+fn no_revision_of_a_terminating_set_is_written() {
+    // The garbage collector has removed the owner references, so no revision is found.
     let recorded = json!({"currentRevision": "web-a", "updateRevision": "web-b"});
     let orphaned = empty(1).template("b").status(recorded).deleting();
     assert_eq!(chosen(&orphaned), words("nothing", "web-a", "web-b"));
@@ -143,7 +152,7 @@ fn an_explanation_names_the_write_of_a_revision() {
     let line = format!("create ControllerRevision {name}: the template is new, its revision is number 2");
     assert_eq!(first(&new), Some(line));
     assert_eq!(first(&world(1)), None);
-    // With nothing else to do, the write alone makes the plan act.
+    // The write of a revision alone is an action of the plan.
     let paused = renumbered.spec("updateStrategy", json!({"type": "OnDelete"}));
     assert_eq!(paused.actions().len(), 1, "{:?}", paused.actions());
 }

@@ -19,7 +19,7 @@ fn read(value: &Value) -> Result<StatefulSet, String> {
 }
 
 #[test]
-fn a_set_is_read_as_far_as_it_matters() {
+fn a_set_is_decoded_with_defaults() {
     let set = read(&web()).unwrap();
     assert_eq!((set.replicas, set.start, set.history, set.partition()), (3, 0, 10, 1));
     assert_eq!((set.management, set.retention.when_scaled), (Management::Parallel, Keep::Delete));
@@ -29,8 +29,9 @@ fn a_set_is_read_as_far_as_it_matters() {
     assert_eq!(set.metadata.annotations.get("a"), Some("b"));
 }
 
+/// STATEFULSET-25.
 #[test]
-fn a_range_ends_where_numbers_do() {
+fn a_range_ends_at_the_greatest_ordinal() {
     let mut object = web();
     object["spec"]["ordinals"] = json!({"start": 2_147_483_646});
     let set = read(&object).unwrap();
@@ -39,8 +40,9 @@ fn a_range_ends_where_numbers_do() {
     assert!(!read(&object).unwrap().wants(2_147_483_646));
 }
 
+/// STATEFULSET-25.
 #[test]
-fn a_range_is_never_walked_and_never_overflows() {
+fn the_end_of_a_range_never_overflows() {
     for (start, replicas, last, count) in [
         (0, 0, -1, 0),
         (0, 3, 2, 3),
@@ -58,8 +60,9 @@ fn a_range_is_never_walked_and_never_overflows() {
     }
 }
 
+/// STATEFULSET-90.
 #[test]
-fn words_nobody_knows_are_the_careful_ones() {
+fn unknown_values_count_as_the_values_that_delete_less() {
     let mut object = web();
     object["spec"]["podManagementPolicy"] = json!("Whenever");
     object["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Delete", "whenScaled": "Shred"});
@@ -68,8 +71,9 @@ fn words_nobody_knows_are_the_careful_ones() {
     assert_eq!(set.retention, Retention::default());
 }
 
+/// STATEFULSET-90.
 #[test]
-fn absurd_objects_are_not_read() {
+fn invalid_objects_are_refused() {
     for (path, value, error) in [
         ("/spec/replicas", json!(-1), "spec.replicas is -1"),
         ("/spec/replicas", json!(null), "spec.replicas is missing"),
@@ -86,17 +90,19 @@ fn absurd_objects_are_not_read() {
     }
 }
 
+/// STATEFULSET-52, STATEFULSET-72.
 #[test]
-fn a_status_is_written_as_the_server_shows_it() {
+fn omitted_zeros_of_a_status_are_written_as_null() {
     let status = Status { replicas: 1, updated_replicas: 1, ..Status::default() };
     let json = serde_json::to_value(&status).unwrap();
     assert_eq!((&json["readyReplicas"], &json["updatedReplicas"]), (&Value::Null, &json!(1)));
     assert_eq!((&json["availableReplicas"], &json["collisionCount"]), (&json!(0), &json!(0)));
-    assert!(json.get("conditions").is_none(), "they are somebody else's");
+    assert!(json.get("conditions").is_none(), "other writers own the conditions");
 }
 
+/// STATEFULSET-52.
 #[test]
-fn a_collision_alone_is_not_worth_a_write() {
+fn a_collision_count_alone_causes_no_write() {
     let stored = Status { replicas: 1, observed_generation: 2, ..Status::default() };
     assert!(!Status { collision_count: Some(1), ..stored.clone() }.differs(&stored));
     assert!(!Status { observed_generation: 1, ..stored.clone() }.differs(&stored));

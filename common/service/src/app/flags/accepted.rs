@@ -1,42 +1,42 @@
-//! Flags of kube-controller-manager that are read, checked and have no effect here.
+//! Flags of kube-controller-manager that are read and checked, but have no effect here.
 //!
-//! Who moves a command line over from kube-controller-manager, or gives one to all services, finds every flag accepted; one
-//! line at the start names those that ask for something that does not happen.
+//! A command line of kube-controller-manager, or one that all services share, is therefore accepted as it is. A warning at
+//! the start names the flags that ask for something that does not happen.
 
 use clap::{Command, parser::ValueSource, value_parser};
 
 use super::{Given, flag, switch};
 use crate::{app::Definition, duration, version};
 
-/// What a value must look like.
+/// Syntax of a value, with upstream's default where it has one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Switch(bool),
-    /// A whole number.
+    /// An integer.
     Count(&'static str),
-    /// A number.
+    /// A floating-point number.
     Number(&'static str),
     Duration(&'static str),
-    /// Bytes: `0`, `512`, `64Ki`.
+    /// A number of bytes: `0`, `512`, `64Ki`.
     Size,
     Text,
     /// Versions of components: `1.35`, `kube=1.35`.
     Versions,
-    /// The minor version before this one, or nothing.
+    /// The previous minor version of Kubernetes, or an empty text.
     PreviousVersion,
 }
 
 use Kind::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, Versions};
 
-/// Each with upstream's default. Those a program has itself are taken out.
+/// All accepted flags, with upstream's defaults. [`missing`] leaves out the flags that a program has itself.
 const ACCEPTED: &[(&str, Kind)] = &[
-    // Each controller has the credentials it is given.
+    // Each controller is a process with its own credentials.
     ("use-service-account-credentials", Switch(false)),
     ("emulated-version", Versions),
     ("min-compatibility-version", Versions),
     ("enable-leader-migration", Switch(false)),
     ("leader-migration-config", Text),
-    // Who proves to be somebody by a front proxy's headers is anonymous here.
+    // The headers of a front proxy do not authenticate a caller here.
     ("authentication-skip-lookup", Switch(false)),
     ("authentication-tolerate-lookup-failure", Switch(false)),
     ("requestheader-client-ca-file", Text),
@@ -45,7 +45,7 @@ const ACCEPTED: &[(&str, Kind)] = &[
     ("requestheader-group-headers", Text),
     ("requestheader-extra-headers-prefix", Text),
     ("requestheader-uid-headers", Text),
-    // An address can be shared in any case, as upstream's can on Linux.
+    // Addresses are always shared, as upstream's are on Linux.
     ("permit-address-sharing", Switch(false)),
     ("profiling", Switch(true)),
     ("contention-profiling", Switch(false)),
@@ -54,9 +54,9 @@ const ACCEPTED: &[(&str, Kind)] = &[
     ("log-text-info-buffer-size", Size),
     ("log-json-split-stream", Switch(false)),
     ("log-json-info-buffer-size", Size),
-    // There are no metrics that are hidden, by whatever version.
+    // No version has hidden metrics here.
     ("show-hidden-metrics-for-version", PreviousVersion),
-    // Other services' own.
+    // Flags of the other services of this project.
     ("concurrent-deployment-syncs", Count("5")),
     ("concurrent-replicaset-syncs", Count("5")),
     ("concurrent-rc-syncs", Count("5")),
@@ -85,7 +85,7 @@ const ACCEPTED: &[(&str, Kind)] = &[
     ("terminated-pod-gc-threshold", Count("12500")),
 ];
 
-/// Adds them to a program that does not have them itself.
+/// Adds the accepted flags that a program does not have itself, hidden from the help text.
 pub(super) fn add(command: Command, definition: &Definition) -> Command {
     command.args(missing(definition).map(|(name, kind)| {
         let valued = |default: &'static str| flag(name, name, "").default_value(default).allow_hyphen_values(true);
@@ -110,11 +110,11 @@ fn missing(definition: &Definition) -> impl Iterator<Item = &'static (&'static s
     ACCEPTED.iter().filter(move |(name, _)| !own(name))
 }
 
-/// One line that names those that were given and change nothing.
+/// Returns a warning that names the flags on the command line without effect.
 pub(super) fn warning(definition: &Definition, given: &Given<'_>) -> Option<String> {
     let without_effect: Vec<String> = missing(definition)
         .filter(|(name, _)| given.0.value_source(name) == Some(ValueSource::CommandLine))
-        // What asks for the usual gets it.
+        // A boolean flag at its default needs no warning.
         .filter(|(name, kind)| !matches!(kind, Switch(default) if given.get::<bool>(name) == *default))
         .map(|(name, _)| format!("--{name}"))
         .collect();

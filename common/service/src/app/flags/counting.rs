@@ -1,25 +1,25 @@
-//! What is counted.
+//! Flags that limit which metrics and which values of labels are served.
 
 use clap::{ArgAction, Command};
 
 use super::{Given, file, flag, list};
 use crate::metrics::Limits;
 
-/// The flags.
+/// Adds the flags under the heading "Metrics".
 pub(super) fn add(command: Command) -> Command {
     command.next_help_heading("Metrics").args([
         list("disabled-metrics", "Metrics that are not served, by their full names"),
         flag(
             "allow-metric-labels",
             "METRIC,LABEL=VALUE,...",
-            "Values that labels may have; others are served as 'unexpected'",
+            "Values that a label may have; other values are served as 'unexpected'",
         )
         .action(ArgAction::Append),
-        file("allow-metric-labels-manifest", "File of the same, as YAML: \"metric,label\": \"value,...\""),
+        file("allow-metric-labels-manifest", "YAML file with the same: \"metric,label\": \"value,...\""),
     ])
 }
 
-/// What is not counted, as far as the command line says.
+/// Reads the limits from the command line. The manifest file is read later, when the process starts.
 pub(super) fn limits(given: &Given<'_>) -> Result<Limits, String> {
     let disabled = given.all("disabled-metrics").into_iter().filter(|name: &String| !name.is_empty());
     let lists: Vec<String> = given.all("allow-metric-labels");
@@ -29,7 +29,8 @@ pub(super) fn limits(given: &Given<'_>) -> Result<Limits, String> {
         .map_err(|e| format!("--allow-metric-labels: {e}"))
 }
 
-/// Takes `key=value` apart, or a list of such pairs, each of which is then in double quotes for the commas in it.
+/// Parses `key=value`, or a list of such pairs with commas. In a list, each pair is in double quotes, because pairs may
+/// contain commas.
 ///
 /// Upstream: `StringToString` of pflag.
 fn pairs(list: &str) -> Result<Vec<(&str, &str)>, String> {

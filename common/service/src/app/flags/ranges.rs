@@ -1,8 +1,8 @@
-//! Flags whose values are bounded on both sides.
+//! Ranges of the values of flags.
 
 use crate::settings::TuneValue;
 
-/// Name, smallest and largest value. Upstream: `cmd/kube-controller-manager/app/options`, `Validate`.
+/// Name, smallest and largest value of each flag with a range. Upstream: `cmd/kube-controller-manager/app/options`, `Validate`.
 const RANGES: &[(&str, i64, i64)] = &[
     ("concurrent-service-endpoint-syncs", 1, 50),
     ("max-endpoints-per-slice", 1, 1000),
@@ -10,10 +10,10 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("mirroring-max-endpoints-per-subset", 1, 1000),
 ];
 
-/// Flags whose values are shares, between 0 and 1.
+/// Flags whose values are shares from 0 to 1.
 const SHARES: &[&str] = &["node-taint-alarm-share", "node-taint-max-share"];
 
-/// Whether a value is a share, where its flag has one; otherwise why not.
+/// Checks that the value of a flag in [`SHARES`] is from 0 to 1. Values of other flags pass.
 pub(super) fn check_share(flag: &str, text: &str, value: TuneValue) -> Result<(), String> {
     match value {
         TuneValue::Ratio(share) if SHARES.contains(&flag) && !(0.0..=1.0).contains(&share) => {
@@ -23,7 +23,7 @@ pub(super) fn check_share(flag: &str, text: &str, value: TuneValue) -> Result<()
     }
 }
 
-/// Whether a value is one that its flag can have; otherwise why not, in upstream's words.
+/// Checks that the value of a flag in [`RANGES`] is in its range. Values of other flags pass. The error has upstream's wording.
 pub(super) fn check(flag: &str, value: i64) -> Result<(), String> {
     match RANGES.iter().find(|(name, ..)| *name == flag) {
         Some((_, least, _)) if value < *least => Err(format!("{flag} must not be less than {least}, but got {value}")),
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_outside_are_refused_in_upstreams_words() {
+    fn values_out_of_range_are_refused_with_upstreams_error() {
         for (flag, value, error) in [
             ("concurrent-service-endpoint-syncs", 0, "must not be less than 1, but got 0"),
             ("concurrent-service-endpoint-syncs", 51, "must not be more than 50, but got 51"),

@@ -1,4 +1,4 @@
-//! What is served, how, and to whom.
+//! Flags of the HTTP server: address, TLS, authentication and authorization.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,68 +8,74 @@ use rustls::{CipherSuite, NamedGroup};
 use super::{Given, file, flag, list, switch, time};
 use crate::server::{self, Certificate, Pair, ReviewOptions, Tls};
 
-/// The flags.
+/// Adds the flags under the heading "Serving".
 pub(super) fn add(command: Command, program: &'static str) -> Command {
-    let kept = ReviewOptions::new(&[]);
+    let defaults = ReviewOptions::new(&[]);
     command.next_help_heading("Serving").args([
         flag("bind-address", "IP", "Address to serve on").default_value("0.0.0.0").value_parser(value_parser!(IpAddr)),
-        flag("secure-port", "PORT", "Port to serve TLS on; 0: do not")
+        flag("secure-port", "PORT", "Port to serve TLS on; 0: do not serve TLS")
             .default_value("10257")
             .value_parser(value_parser!(u16)),
         switch("permit-port-sharing", false, "Whether other processes may serve on the same port"),
-        switch("disable-http2-serving", false, "Serve HTTP/1.1 alone"),
-        flag(
-            "http2-max-streams-per-connection",
-            "N",
-            "Requests at once on one connection; 0: the usual number",
-        )
-        .default_value("0")
-        .value_parser(value_parser!(u32)),
+        switch("disable-http2-serving", false, "Serve only HTTP/1.1"),
+        flag("http2-max-streams-per-connection", "N", "Concurrent requests on one HTTP/2 connection; 0: 16")
+            .default_value("0")
+            .value_parser(value_parser!(u32)),
         file(
             "tls-cert-file",
-            "Certificate, with intermediates; read again when it changes. Self-signed in memory without",
+            "Certificate with its intermediates; reloaded when it changes. By default, a self-signed one in memory",
         ),
         file("tls-private-key-file", "Key of the certificate"),
         file(
             "cert-dir",
             format!(
-                "Directory of {program}.crt and {program}.key, which are made if they are missing; ignored where \
-                 --tls-cert-file is given"
+                "Directory of {program}.crt and {program}.key, which are created if both are missing; ignored if \
+                 --tls-cert-file is set"
             ),
         )
         .value_name("DIR"),
         flag(
             "tls-sni-cert-key",
             "FILE,FILE[:NAME,...]",
-            "Certificate and key for clients that ask for a name; for the names in the certificate where none are given",
+            "Certificate and key for clients that ask for one of the names; by default, those in the certificate",
         )
         .value_parser(named)
         .action(ArgAction::Append),
         flag(
             "tls-min-version",
             "VERSION",
-            "Oldest TLS that is served: VersionTLS12 (older ones count as that) or VersionTLS13",
+            "Oldest version of TLS that is served: VersionTLS12 (also for older values) or VersionTLS13",
         )
         .value_parser(["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]),
-        list("tls-cipher-suites", "Suites that TLS 1.2 may use"),
-        list("tls-curve-preferences", "Groups to exchange keys in, by their numbers, in the order of preference")
+        list("tls-cipher-suites", "Cipher suites for TLS 1.2"),
+        list("tls-curve-preferences", "Numbers of the key exchange groups, in the order of preference")
             .value_parser(value_parser!(u16)),
         file(
             "client-ca-file",
-            "Authorities of client certificates; a certificate's common name is the user, its organizations are the groups",
+            "Authorities of client certificates; the common name is the user, the organizations are the groups",
         ),
-        file("authentication-kubeconfig", "Where to ask whose a token is, if not at the controllers' API server"),
-        time("authentication-token-webhook-cache-ttl", kept.token, "How long it counts whose a token is"),
-        file("authorization-kubeconfig", "Where to ask who may read what, if not at the controllers' API server"),
-        time("authorization-webhook-cache-authorized-ttl", kept.allowed, "How long it counts that somebody may"),
-        time("authorization-webhook-cache-unauthorized-ttl", kept.denied, "How long it counts that somebody may not"),
-        list("authorization-always-allow-paths", "Paths that need no permission; '*' at the end for anything below")
+        file(
+            "authentication-kubeconfig",
+            "Kubeconfig of the cluster that answers TokenReviews; by default the controllers' API server",
+        ),
+        time("authentication-token-webhook-cache-ttl", defaults.token, "How long the user of a token is cached"),
+        file(
+            "authorization-kubeconfig",
+            "Kubeconfig of the cluster that answers SubjectAccessReviews; by default the controllers' API server",
+        ),
+        time("authorization-webhook-cache-authorized-ttl", defaults.allowed, "How long a granted permission is cached"),
+        time("authorization-webhook-cache-unauthorized-ttl", defaults.denied, "How long a denied permission is cached"),
+        list("authorization-always-allow-paths", "Paths that need no permission; '*' at the end matches any suffix")
             .default_value("/healthz,/readyz,/livez"),
-        switch("insecure-debug", false, "Let everybody read metrics and diagnostics, without asking the API server"),
+        switch(
+            "insecure-debug",
+            false,
+            "Let every caller read metrics and diagnostics, without authentication and authorization",
+        ),
         flag(
             "debug-address",
             "IP:PORT",
-            "Loopback address to serve without TLS and without asking, for local use; port 0 picks one and logs it",
+            "Loopback address to serve on without TLS and without authentication; port 0 picks a free port and logs it",
         )
         .value_parser(loopback),
     ])
@@ -80,7 +86,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     if address.ip().is_loopback() { Ok(address) } else { Err(format!("{} is not a loopback address", address.ip())) }
 }
 
-/// What is served and how. What is not possible is named in `warnings`.
+/// Reads the settings of the server. Values that have no effect here are reported in `warnings`.
 pub(super) fn settings(
     given: &Given<'_>,
     program: &str,
@@ -90,7 +96,7 @@ pub(super) fn settings(
     let (suites, groups) = server::offered();
     let version: String = given.get("tls-min-version");
     if matches!(version.as_str(), "VersionTLS10" | "VersionTLS11") {
-        warnings.push(format!("--tls-min-version={version}: the oldest that is served is VersionTLS12"));
+        warnings.push(format!("--tls-min-version={version}: the oldest version that is served is VersionTLS12"));
     }
     let tls = Tls {
         certificate: certificate(given, program)?,
@@ -110,7 +116,7 @@ pub(super) fn settings(
     })
 }
 
-/// Who may read what.
+/// Reads which requests need a review, and how long answers are cached.
 pub(super) fn reviews(given: &Given<'_>) -> ReviewOptions {
     ReviewOptions {
         open: given.all("authorization-always-allow-paths"),
@@ -128,11 +134,11 @@ fn certificate(given: &Given<'_>, program: &str) -> Result<Certificate, String> 
             key: directory.join(format!("{program}.key")),
         })),
         (None, None, None) => Ok(Certificate::InMemory),
-        _ => Err("--tls-cert-file and --tls-private-key-file go together".to_owned()),
+        _ => Err("--tls-cert-file and --tls-private-key-file must be set together".to_owned()),
     }
 }
 
-/// Reads `certificate,key:name,...`.
+/// Parses `certificate,key[:name,...]`, a value of `--tls-sni-cert-key`.
 fn named(text: &str) -> Result<(Pair, Vec<String>), String> {
     let invalid = || format!("{text:?} is not of the form certificate,key[:name,...]");
     let (files, names) = text.split_once(':').unwrap_or((text, ""));
@@ -144,7 +150,7 @@ fn named(text: &str) -> Result<(Pair, Vec<String>), String> {
     Ok((Pair { certificate: certificate.into(), key: key.into() }, names))
 }
 
-/// Suites of Go's that are not served here, for a good reason each: no forward secrecy, CBC, RC4, 3DES.
+/// Cipher suites that Go supports and this server does not, because they lack forward secrecy or use CBC, RC4 or 3DES.
 const UNSERVED: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
@@ -163,7 +169,7 @@ const UNSERVED: &[&str] = &[
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
 ];
-/// TLS 1.3's own, which are always served.
+/// Cipher suites of TLS 1.3, which are always served.
 const ALWAYS: &[&str] = &["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
 fn chosen_suites(
@@ -177,7 +183,7 @@ fn chosen_suites(
     }
     let (mut chosen, mut unserved) = (Vec::new(), Vec::new());
     for name in names {
-        // Go's older names of two suites.
+        // Go also accepts older names of two suites.
         let full = match name {
             "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
             "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -189,7 +195,7 @@ fn chosen_suites(
             None if UNSERVED.contains(&name) => unserved.push(name),
             None => {
                 let known: Vec<&str> = offered.iter().filter_map(CipherSuite::as_str).collect();
-                return Err(format!("--tls-cipher-suites: {name:?} is not known; served are: {}", known.join(", ")));
+                return Err(format!("--tls-cipher-suites: {name:?} is not known; known are: {}", known.join(", ")));
             }
         }
     }
@@ -203,7 +209,10 @@ fn chosen_groups(numbers: &[u16], offered: &[NamedGroup]) -> Result<Option<Vec<N
     let chosen: Vec<_> = numbers.iter().map(|n| NamedGroup::from(*n)).filter(|group| offered.contains(group)).collect();
     if chosen.is_empty() && !numbers.is_empty() {
         let known: Vec<String> = offered.iter().map(|group| u16::from(*group).to_string()).collect();
-        return Err(format!("--tls-curve-preferences: none of them can be served; known are: {}", known.join(", ")));
+        return Err(format!(
+            "--tls-curve-preferences: none of these groups can be served; known are: {}",
+            known.join(", ")
+        ));
     }
     Ok(Some(chosen).filter(|chosen| !chosen.is_empty()))
 }

@@ -82,7 +82,7 @@ fn names(options: &Options) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_switch_of_a_controller_is_given_as_go_takes_it() {
+fn boolean_flags_of_a_controller_have_gos_syntax() {
     for (arguments, on) in [
         (&[][..], true),
         (&["--enable-garbage-collector"], true),
@@ -96,7 +96,7 @@ fn a_switch_of_a_controller_is_given_as_go_takes_it() {
 }
 
 #[test]
-fn defaults_are_upstreams() {
+fn defaults_match_upstream() {
     let o = run(&[]);
     assert_eq!(names(&o), ["replicaset-controller", "replicationcontroller-controller"]);
     let election = o.election.unwrap();
@@ -128,7 +128,7 @@ fn defaults_are_upstreams() {
 }
 
 #[test]
-fn what_is_given_is_what_counts() {
+fn flags_override_defaults() {
     let o = run(&[
         "--kubeconfig=/k",
         "--master",
@@ -174,14 +174,14 @@ fn what_is_given_is_what_counts() {
 }
 
 #[test]
-fn verbosity_can_be_written_in_every_way_people_do() {
+fn verbosity_is_read_in_every_usual_form() {
     for arguments in [&["-v=3"][..], &["-v", "3"], &["-v3"], &["--v=3"], &["--v", "3"]] {
         assert_eq!(run(arguments).logging.verbosity, 3, "{arguments:?}");
     }
 }
 
 #[test]
-fn bools_need_no_value() {
+fn boolean_flags_need_no_value() {
     assert!(run(&["--leader-elect=false"]).election.is_none());
     assert!(run(&["--leader-elect=F"]).election.is_none());
     assert!(run(&["--leader-elect"]).election.is_some());
@@ -196,18 +196,18 @@ fn the_first_entry_that_names_a_controller_decides() {
     assert_eq!(chosen("*,-replicaset-controller"), ["replicationcontroller-controller"]);
     assert_eq!(chosen("replicaset"), ["replicaset-controller"]);
     assert_eq!(chosen("-replicaset,*,replicaset"), ["replicationcontroller-controller"]);
-    assert_eq!(chosen("*,-job,-garbagecollector").len(), 2, "names of other services are no mistake");
+    assert_eq!(chosen("*,-job,-garbagecollector").len(), 2, "names of other services are no error");
 }
 
 #[test]
-fn rates_without_a_limit_are_no_limit() {
+fn a_rate_of_zero_or_less_sets_no_limit() {
     assert_eq!(run(&["--kube-api-qps=-1"]).rate, None);
     assert_eq!(run(&["--kube-api-qps=0", "--kube-api-burst=-3"]).rate, None);
     assert_eq!(run(&["--kube-api-qps=50"]).rate, Some((50.0, 30)));
 }
 
 #[test]
-fn a_gate_that_is_not_known_is_named_and_ignored() {
+fn an_unknown_gate_is_ignored_with_a_warning() {
     let o = run(&["--feature-gates=Newfangled=true,PodDeletionCost=false,LogarithmicScaleDown=true"]);
     assert_eq!(o.warnings, ["feature gate Newfangled is not known to this program and has no effect"]);
     assert!(!o.settings.gate(&GATE));
@@ -218,7 +218,7 @@ fn a_gate_that_is_not_known_is_named_and_ignored() {
 }
 
 #[test]
-fn gates_of_the_machinery_are_switched_or_have_one_position() {
+fn gates_of_the_common_code_can_be_switched_or_are_fixed() {
     assert!(run(&[]).settings.gate(&WATCH_LIST_CLIENT));
     assert!(!run(&["--feature-gates=WatchListClient=false"]).settings.gate(&WATCH_LIST_CLIENT));
     assert!(!run(&["--feature-gates=AllBeta=false"]).settings.gate(&WATCH_LIST_CLIENT));
@@ -235,7 +235,7 @@ fn gates_of_the_machinery_are_switched_or_have_one_position() {
 }
 
 #[test]
-fn a_gate_is_not_on_without_the_one_it_depends_on() {
+fn a_gate_needs_the_gate_that_it_depends_on() {
     let gate = |name| FeatureGate { name, default: false, locked: false, help: "" };
     let known = [gate("WorkloadWithJob"), gate("GenericWorkload")];
     let read = |list: &str| {
@@ -252,7 +252,7 @@ fn a_gate_is_not_on_without_the_one_it_depends_on() {
 }
 
 #[test]
-fn how_tls_is_served_is_the_operators_choice() {
+fn flags_configure_tls() {
     let o = run(&[
         "--tls-cert-file=/c",
         "--tls-private-key-file=/k",
@@ -293,11 +293,11 @@ fn how_tls_is_served_is_the_operators_choice() {
     let o = run(&["--cert-dir=/d", "--tls-min-version=VersionTLS10"]);
     let own = pair("/d/replicaset-controller.crt", "/d/replicaset-controller.key");
     assert_eq!(o.server.tls.certificate, Certificate::MadeIfMissing(own));
-    assert_eq!(o.warnings, ["--tls-min-version=VersionTLS10: the oldest that is served is VersionTLS12"]);
+    assert_eq!(o.warnings, ["--tls-min-version=VersionTLS10: the oldest version that is served is VersionTLS12"]);
 }
 
 #[test]
-fn what_is_counted_is_the_operators_choice() {
+fn flags_limit_metrics_and_labels() {
     let o = run(&[
         "--disabled-metrics=a_total,b",
         "--disabled-metrics=c",
@@ -312,7 +312,7 @@ fn what_is_counted_is_the_operators_choice() {
 }
 
 #[test]
-fn lists_and_watches_are_protobuf_unless_json_is_asked_for() {
+fn lists_and_watches_use_protobuf_unless_json_is_set() {
     assert_eq!(run(&[]).preferred_format, Format::Protobuf);
     assert_eq!(
         run(&["--kube-api-content-type=application/vnd.kubernetes.protobuf"]).preferred_format,
@@ -322,7 +322,7 @@ fn lists_and_watches_are_protobuf_unless_json_is_asked_for() {
 }
 
 #[test]
-fn what_has_no_effect_is_accepted_and_named_in_one_line() {
+fn flags_without_effect_are_accepted_with_one_warning() {
     assert!(run(&["--profiling", "--use-service-account-credentials=false"]).warnings.is_empty());
     let o = run(&["--contention-profiling"]);
     assert_eq!(o.warnings, ["flag --contention-profiling has no effect here"]);
@@ -343,12 +343,12 @@ fn what_has_no_effect_is_accepted_and_named_in_one_line() {
           --requestheader-allowed-names, --log-text-info-buffer-size, --show-hidden-metrics-for-version, \
           --concurrent-job-syncs, --node-eviction-rate have no effect here"]
     );
-    assert_eq!(o.settings.workers(&WORKERS), 9, "what the program has itself is read as ever");
+    assert_eq!(o.settings.workers(&WORKERS), 9, "a flag of the program itself is read as usual");
     assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(1));
 }
 
 #[test]
-fn bad_input_is_one_clear_line() {
+fn errors_are_one_clear_line() {
     for (arguments, expected) in [
         (&["--kubeconfg=/x"][..], "unexpected argument '--kubeconfg' found; a similar argument exists: '--kubeconfig'"),
         (&["extra"], "unexpected argument 'extra' found"),
@@ -366,10 +366,10 @@ fn bad_input_is_one_clear_line() {
             "renew deadline (10s) must be greater than 1.2 times the retry period (9s)",
         ),
         (&["--leader-elect-resource-lock=endpoints"], "must be \"leases\", but is \"endpoints\""),
-        (&["--leader-elect-resource-name=kube-controller-manager"], "the built-in controllers' own Lease"),
+        (&["--leader-elect-resource-name=kube-controller-manager"], "is the Lease of the built-in controllers"),
         (&["--leader-elect-resource-name=a/b"], "\"a/b\" is not a valid name"),
         (&["--controllers=*,-nonsense"], "\"nonsense\" is not in the list of known controllers"),
-        (&["--controllers=job"], "none of this program's controllers is switched on"),
+        (&["--controllers=job"], "--controllers switches on none of this program's controllers"),
         (&["--concurrent-replicaset-syncs=0"], "concurrent-replicaset-syncs must be greater than 0, but got 0"),
         (&["--concurrent-replicaset-syncs=-1"], "concurrent-replicaset-syncs must be greater than 0, but got -1"),
         (&["--feature-gates=PodDeletionCost"], "\"PodDeletionCost\" is not of the form name=value"),
@@ -381,14 +381,14 @@ fn bad_input_is_one_clear_line() {
         (&["--node-monitor-period=x"], "--node-monitor-period: \"x\" is not a duration"),
         (&["--kube-api-qps=1", "--kube-api-burst=0"], "--kube-api-burst must be greater than 0"),
         (&["--kube-api-qps=NaN"], "--kube-api-qps must be a number"),
-        (&["--tls-cert-file=/c"], "--tls-cert-file and --tls-private-key-file go together"),
-        (&["--tls-cert-file=/c", "--cert-dir=/d"], "--tls-cert-file and --tls-private-key-file go together"),
+        (&["--tls-cert-file=/c"], "--tls-cert-file and --tls-private-key-file must be set together"),
+        (&["--tls-cert-file=/c", "--cert-dir=/d"], "--tls-cert-file and --tls-private-key-file must be set together"),
         (&["--tls-sni-cert-key=/c"], "\"/c\" is not of the form certificate,key[:name,...]"),
         (&["--tls-sni-cert-key=/c,/k:"], "is not of the form certificate,key[:name,...]"),
         (&["--tls-min-version=1.3"], "invalid value '1.3' for '--tls-min-version <VERSION>'"),
-        (&["--tls-cipher-suites=TLS_ROT13"], "\"TLS_ROT13\" is not known; served are: TLS_ECDHE_"),
+        (&["--tls-cipher-suites=TLS_ROT13"], "\"TLS_ROT13\" is not known; known are: TLS_ECDHE_"),
         (&["--tls-curve-preferences=P256"], "invalid value 'P256'"),
-        (&["--tls-curve-preferences=1"], "none of them can be served; known are: 29, 23, 24"),
+        (&["--tls-curve-preferences=1"], "none of these groups can be served; known are: 29, 23, 24"),
         (&["--http2-max-streams-per-connection=-1"], "-1"),
         (&["--authentication-token-webhook-cache-ttl=10"], "\"10\" is not a duration"),
         (&["--allow-metric-labels=a,b"], "--allow-metric-labels: \"a,b\" is not of the form metric,label=value,..."),

@@ -1,4 +1,4 @@
-//! Clients that are silent or slow, in virtual time over pipes; and floods of connections over real sockets.
+//! Tests with silent and slow clients in virtual time over pipes, and with floods of connections over real sockets.
 
 use rustls::pki_types::ServerName;
 use tokio::{
@@ -15,7 +15,7 @@ use crate::{
     server::{self, State, Tls, tls::Certificates},
 };
 
-/// Accepts any certificate: these servers make theirs at start.
+/// Accepts any certificate, since the servers under test create self-signed ones.
 #[derive(Debug)]
 struct Anyone;
 
@@ -63,7 +63,7 @@ fn state() -> State {
     State::new(Metrics::new(), logging::Handle::detached())
 }
 
-/// One connection over a pipe, and the service behind it.
+/// A connection over a pipe, and the task that serves it.
 struct Pipe {
     client: Option<DuplexStream>,
     served: JoinHandle<()>,
@@ -88,7 +88,7 @@ impl Pipe {
         self.client.take().unwrap()
     }
 
-    /// After how many seconds the server ended the connection.
+    /// Returns after how many seconds the server ended the connection.
     async fn ended(self) -> u64 {
         self.served.await.unwrap();
         (self.clock.instant() - self.opened).as_secs()
@@ -96,7 +96,7 @@ impl Pipe {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_says_nothing_is_dropped_after_ten_seconds() {
+async fn a_silent_client_is_dropped_after_ten_seconds() {
     for tls in [true, false] {
         let pipe = pipe(tls);
         assert_eq!(pipe.ended().await, 10, "TLS: {tls}");
@@ -104,19 +104,19 @@ async fn a_client_that_says_nothing_is_dropped_after_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_says_nothing_after_the_handshake_is_dropped_after_ten_seconds() {
+async fn a_client_that_is_silent_after_the_handshake_is_dropped_after_ten_seconds() {
     for alpn in [&["h2"][..], &["http/1.1"], &[]] {
         let mut pipe = pipe(true);
         let client = pipe.client();
         pipe.clock.sleep(Duration::from_secs(6)).await;
         let client = handshake(client, alpn).await.unwrap();
         assert_eq!(client.get_ref().1.alpn_protocol(), alpn.first().map(|name| name.as_bytes()));
-        assert_eq!(pipe.ended().await, 10, "the handshake is part of it: {alpn:?}");
+        assert_eq!(pipe.ended().await, 10, "the ten seconds include the handshake: {alpn:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_trickles_its_first_request_is_dropped_after_ten_seconds() {
+async fn a_client_with_a_slow_first_request_is_dropped_after_ten_seconds() {
     for tls in [true, false] {
         let mut pipe = pipe(tls);
         let (client, clock) = (pipe.client(), pipe.clock.clone());
@@ -133,7 +133,7 @@ async fn a_client_that_trickles_its_first_request_is_dropped_after_ten_seconds()
             if tls { Box::new(handshake(client, &["http/1.1"]).await.unwrap()) } else { Box::new(client) };
         let ended = tokio::select! {
             ended = pipe.ended() => ended,
-            () = trickle(client) => unreachable!("it never stops"),
+            () = trickle(client) => unreachable!("the trickle never stops"),
         };
         assert_eq!(ended, 10, "TLS: {tls}");
     }
@@ -150,7 +150,7 @@ async fn an_idle_connection_is_kept_for_a_while_and_then_dropped() {
     let mut answer = [0; 15];
     client.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200 OK");
-    assert_eq!(pipe.ended().await, 10, "HTTP/1.1 waits for the next head only so long");
+    assert_eq!(pipe.ended().await, 10, "HTTP/1.1 waits ten seconds for the next head");
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,18 +165,18 @@ async fn an_idle_connection_that_answers_pings_is_dropped_too() {
         assert_eq!(send.send_request(request).await.unwrap().status(), 200);
         pipe.clock.sleep(Duration::from_secs(60)).await;
     }
-    assert_eq!(pipe.ended().await, 120 + 90, "90 s after the last request, whatever pings it answers");
+    assert_eq!(pipe.ended().await, 120 + 90, "90 s after the last request, in spite of answered pings");
     connection.abort();
 }
 
-/// A TLS connection from that loopback address which says nothing after the handshake.
+/// Opens a TLS connection from a loopback address, and sends nothing after the handshake.
 async fn silent(from: [u8; 4], to: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;
     handshake(socket.connect(to).await?, &["h2", "http/1.1"]).await
 }
 
-/// Sends one request on a new connection, as the kubelet's probes do, and waits a few seconds for the answer.
+/// Sends one request on a new connection, as the kubelet's probes do, and waits up to 20 s for the answer.
 async fn probe(from: [u8; 4], to: SocketAddr) -> std::io::Result<String> {
     let ask = async {
         let mut client = silent_http1(from, to).await?;
@@ -195,7 +195,7 @@ async fn silent_http1(from: [u8; 4], to: SocketAddr) -> std::io::Result<TlsStrea
 }
 
 #[tokio::test]
-async fn no_number_of_silent_connections_keeps_a_probe_out() {
+async fn silent_connections_never_block_a_probe() {
     let settings = server::Settings { secure: Some(([127, 0, 0, 1], 0).into()), ..server::Settings::default() };
     let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
     let to = server.secure.unwrap();
@@ -205,7 +205,7 @@ async fn no_number_of_silent_connections_keeps_a_probe_out() {
         for at in 0..connections {
             for address in 0..addresses.max(1) {
                 let from = if addresses == 0 { 1 } else { 2 + address };
-                // One that made room may have been dropped in its handshake.
+                // A connection may be dropped for another one during its handshake.
                 held.extend(silent([127, 0, 0, from], to).await.ok());
             }
             if at % 100 == 0 {
@@ -213,13 +213,17 @@ async fn no_number_of_silent_connections_keeps_a_probe_out() {
             }
         }
         assert_eq!(probe([127, 0, 0, 1], to).await.unwrap(), "HTTP/1.1 200 OK");
-        assert_eq!(probe([127, 0, 0, 2], to).await.unwrap(), "HTTP/1.1 200 OK", "not even its own flood");
+        assert_eq!(
+            probe([127, 0, 0, 2], to).await.unwrap(),
+            "HTTP/1.1 200 OK",
+            "not even by connections of its own address"
+        );
     }
     assert!(held.len() > 700, "{}", held.len());
 }
 
 #[tokio::test]
-async fn connections_that_never_begin_tls_keep_no_probe_out() {
+async fn connections_without_a_handshake_never_block_a_probe() {
     let settings = server::Settings { secure: Some(([127, 0, 0, 1], 0).into()), ..server::Settings::default() };
     let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
     let to = server.secure.unwrap();

@@ -1,4 +1,4 @@
-//! Which of several certificates a client gets: by the name it asks for.
+//! Chooses one of several certificates by the server name that a client sends (SNI).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// Certificates by name.
+/// Certificates with the patterns of their server names.
 #[derive(Debug)]
 pub(super) struct Names {
     default: Arc<CertifiedKey>,
@@ -17,15 +17,15 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// `default` for every name.
+    /// Returns a resolver with one certificate for all names.
     pub(super) fn new(default: CertifiedKey) -> Self {
         Self { default: Arc::new(default), named: Vec::new() }
     }
 
-    /// `certified` for the names that a pattern fits, or those it holds itself if there are none.
+    /// Adds a certificate for names that match a pattern. Without patterns, the names in the certificate count.
     ///
     /// # Errors
-    /// If its own names count and cannot be read.
+    /// If there are no patterns and the certificate cannot be parsed.
     pub(super) fn add(&mut self, certified: CertifiedKey, patterns: &[String]) -> Result<(), rustls::Error> {
         if patterns.is_empty() {
             ParsedCertificate::try_from(certified.end_entity_cert()?)?;
@@ -48,14 +48,14 @@ impl ResolvesServerCert for Names {
     }
 }
 
-/// Whether a certificate is for that name.
+/// Whether a certificate contains a name.
 fn holds(certified: &CertifiedKey, name: &str) -> bool {
     let Ok(name) = ServerName::try_from(name) else { return false };
     let certificate = certified.end_entity_cert().and_then(ParsedCertificate::try_from);
     certificate.is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
 }
 
-/// Whether a name is the pattern, or one label below a pattern that begins with `*.`.
+/// Whether a name equals the pattern, or is one label below a pattern with `*.` in front.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(domain) => name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain)),

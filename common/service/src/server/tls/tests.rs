@@ -4,7 +4,7 @@ use rustls::{ClientConfig, ClientConnection, ServerConnection, pki_types::Server
 
 use super::*;
 
-/// A directory that is gone with the test.
+/// A temporary directory that is removed when it is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -20,7 +20,7 @@ impl Directory {
         Pair { certificate: self.0.join(format!("{name}.crt")), key: self.0.join(format!("{name}.key")) }
     }
 
-    /// A pair of files with a certificate for that name, and the certificate.
+    /// Writes a pair of files with a new certificate for a name, and returns both.
     fn made(&self, name: &str) -> (Pair, CertificateDer<'static>) {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
         let pair = self.pair(name);
@@ -36,7 +36,7 @@ impl Drop for Directory {
     }
 }
 
-/// What a client gets that asks for `name`.
+/// Result of a handshake, as the client sees it.
 struct Seen {
     certificate: CertificateDer<'static>,
     version: ProtocolVersion,
@@ -78,7 +78,7 @@ fn shake_hands(
     })
 }
 
-/// Trusts everybody.
+/// Accepts any certificate.
 #[derive(Debug)]
 struct Anything;
 
@@ -118,7 +118,7 @@ const BOTH: &[&SupportedProtocolVersion] = rustls::ALL_VERSIONS;
 const OLD: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
 
 #[test]
-fn files_that_were_replaced_are_used_and_broken_ones_are_not() {
+fn replaced_files_are_reloaded_and_broken_files_are_not() {
     let directory = Directory::new();
     let (pair, _) = directory.made("a");
     let settings = Tls { certificate: Certificate::Files(pair.clone()), ..Tls::default() };
@@ -132,12 +132,12 @@ fn files_that_were_replaced_are_used_and_broken_ones_are_not() {
     assert!(!Arc::ptr_eq(&first, &second));
     fs::write(&pair.certificate, "nonsense").unwrap();
     assert!(certificates.look().is_err());
-    assert!(Arc::ptr_eq(&second, &certificates.sender.borrow()), "the last good one stays");
+    assert!(Arc::ptr_eq(&second, &certificates.sender.borrow()), "the last good configuration stays");
     assert!(Certificates::load(settings).is_err());
 }
 
 #[test]
-fn a_name_has_its_certificate_and_every_other_the_usual() {
+fn each_name_has_its_certificate_and_others_have_the_default() {
     let directory = Directory::new();
     let (usual, usual_certificate) = directory.made("usual");
     let (own, own_certificate) = directory.made("own.example");
@@ -161,7 +161,7 @@ fn a_name_has_its_certificate_and_every_other_the_usual() {
 }
 
 #[test]
-fn what_may_be_spoken_is_what_is_spoken() {
+fn versions_suites_and_groups_are_as_configured() {
     let usual = shake_hands(&Tls::default(), "localhost", BOTH).unwrap();
     assert_eq!((usual.version, &*usual.alpn), (ProtocolVersion::TLSv1_3, &b"h2"[..]));
     assert_eq!(shake_hands(&Tls::default(), "localhost", OLD).unwrap().version, ProtocolVersion::TLSv1_2);
@@ -181,7 +181,7 @@ fn what_may_be_spoken_is_what_is_spoken() {
 }
 
 #[test]
-fn a_missing_pair_is_made_once_and_only_its_owner_reads_the_key() {
+fn a_missing_pair_is_created_once_and_only_its_owner_can_read_the_key() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = Directory::new();
     let pair = Pair { certificate: directory.0.join("sub/x.crt"), key: directory.0.join("sub/x.key") };
@@ -194,7 +194,7 @@ fn a_missing_pair_is_made_once_and_only_its_owner_reads_the_key() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn errors_name_the_unusable_file() {
     let directory = Directory::new();
     let (good, _) = directory.made("good");
     let (other, _) = directory.made("other");
@@ -206,10 +206,10 @@ fn what_cannot_be_used_is_named() {
     for (settings, expected) in [
         (files(&directory.pair("missing")), "missing.crt: No such file"),
         (files(&mixed), "good.crt: "),
-        (files(&bare), "empty: it holds no certificate"),
+        (files(&bare), "empty: the file contains no certificate"),
         (Tls { named: vec![(mixed.clone(), Vec::new())], ..Tls::default() }, "good.crt: "),
-        (Tls { client_ca: Some(empty.clone()), ..Tls::default() }, "empty: it holds no certificate"),
-        (Tls { client_ca: Some(good.key.clone()), ..Tls::default() }, "good.key: it holds no certificate"),
+        (Tls { client_ca: Some(empty.clone()), ..Tls::default() }, "empty: the file contains no certificate"),
+        (Tls { client_ca: Some(good.key.clone()), ..Tls::default() }, "good.key: the file contains no certificate"),
     ] {
         let error = Certificates::load(settings).unwrap_err().to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{error:?} lacks {expected:?}");

@@ -1,4 +1,4 @@
-//! The loops that kube-controller-manager runs.
+//! Determines which loops kube-controller-manager runs.
 
 use std::collections::BTreeSet;
 
@@ -18,35 +18,35 @@ use crate::{
     manager_flags,
 };
 
-/// How to say what the API does not show.
-const STATE: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST; or with \
-    none, if there is no kube-controller-manager";
+/// Remedy where the API does not show the loops.
+const STATE: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST, or with \
+    none if there is no kube-controller-manager";
 
 const GET_PODS: &str = "kubectl -n kube-system get pods -l component=kube-controller-manager";
 
-/// Whether kube-controller-manager runs a loop.
+/// State of one loop in all kube-controller-managers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The leader runs it; the Pods that do.
+    /// The leader runs the loop, or a manager without election does. Names the Pods with the loop.
     Runs(Vec<String>),
-    /// These Pods would run it, and none of them leads.
+    /// The Pods with these names would run the loop, but none of them leads.
     WouldRun(Vec<String>),
-    /// It is switched off everywhere.
+    /// All managers have the loop switched off.
     Off,
     /// There is no kube-controller-manager.
     Gone,
-    /// It cannot be told.
+    /// The facts do not show whether a manager runs the loop.
     Unknown,
 }
 
-/// A kube-controller-manager that runs as a Pod.
+/// A Pod of kube-controller-manager, with its flags.
 struct Process<'a> {
     pod: &'a Pod,
     controllers: Controllers,
     elects: bool,
 }
 
-/// What is known of all kube-controller-managers.
+/// All kube-controller-managers of the cluster.
 pub(super) struct BuiltIn<'a> {
     facts: &'a BuiltInFacts,
     election: Election<'a>,
@@ -54,14 +54,14 @@ pub(super) struct BuiltIn<'a> {
 }
 
 impl<'a> BuiltIn<'a> {
-    /// Reads the Pods and the Lease.
+    /// Evaluates the Pods and the Lease.
     pub(super) fn of(facts: &'a BuiltInFacts) -> Self {
         let election = Election::of(&facts.lease);
         let processes = facts.pods.iter().flatten().filter_map(process).collect();
         Self { facts, election, processes }
     }
 
-    /// Whether kube-controller-manager runs a loop.
+    /// Returns the state of a loop.
     pub(super) fn state(&self, name: &str) -> State {
         match &self.facts.stated {
             Some(Stated::None) => return State::Gone,
@@ -78,7 +78,7 @@ impl<'a> BuiltIn<'a> {
         }
         let pods = on.iter().map(|process| process.name().to_owned()).collect();
         let works = match self.election {
-            // A leader that is none of the Pods may run anything.
+            // A leader outside these Pods may run any loop.
             Election::Led { holder, .. } => !self.has(holder) || on.iter().any(|process| process.is(holder)),
             Election::Unreadable(_) => true,
             _ => on.iter().any(|process| !process.elects),
@@ -86,12 +86,12 @@ impl<'a> BuiltIn<'a> {
         if works { State::Runs(pods) } else { State::WouldRun(pods) }
     }
 
-    /// Whether an identity is one of the Pods.
+    /// Whether an identity belongs to one of the Pods.
     fn has(&self, identity: &str) -> bool {
         self.processes.iter().any(|process| process.is(identity))
     }
 
-    /// Whether a loop that no Pod runs is off everywhere: the Pods could be read, and the leader is one of them.
+    /// Whether the Pods show all managers: all Pods could be read, and the leader is one of them.
     fn is_complete(&self) -> bool {
         let leader_is_seen = match self.election {
             Election::Led { holder, .. } => self.has(holder),
@@ -103,7 +103,7 @@ impl<'a> BuiltIn<'a> {
             && self.facts.pods.as_ref().is_ok_and(|p| p.len() == self.processes.len())
     }
 
-    /// Reports what is and is not known.
+    /// Reports which managers were found, and which loops remain unknown.
     pub(super) fn report(&self, findings: &mut Findings) {
         if let Some(stated) = &self.facts.stated {
             let what = match stated {
@@ -132,12 +132,12 @@ impl<'a> BuiltIn<'a> {
         let found = match self.election {
             Election::Unreadable(why) => return findings.unreadable("whether kube-controller-manager runs", why),
             Election::Led { holder, .. } => format!(
-                "cannot tell which loops kube-controller-manager runs: {holder} leads, and is no Pod in \
+                "cannot tell which loops kube-controller-manager runs: {holder} leads, and is not a Pod in \
                     {KUBE_SYSTEM} (k3s, managed clusters)"
             ),
             _ => format!(
-                "cannot tell whether there is a kube-controller-manager: no Pod and no live Lease of it in \
-                    {KUBE_SYSTEM}; one without election leaves no trace"
+                "cannot tell whether there is a kube-controller-manager: there is neither a Pod nor a live Lease of it \
+                    in {KUBE_SYSTEM}, and without leader election it has no Lease"
             ),
         };
         findings.unknown(found, STATE);
@@ -152,8 +152,8 @@ impl<'a> BuiltIn<'a> {
             }
             Election::Led { holder, .. } => {
                 let found = format!(
-                    "cannot tell which loops run: the leader {holder} of kube-controller-manager is none of its Pods \
-                        in {KUBE_SYSTEM}"
+                    "cannot tell which loops run: the leader {holder} of kube-controller-manager is not one of its \
+                        Pods in {KUBE_SYSTEM}"
                 );
                 findings.unknown(found, format!("{GET_PODS} -o wide"));
             }
@@ -168,7 +168,7 @@ impl<'a> BuiltIn<'a> {
         }
         self.report_different(findings);
         match &self.facts.nodes {
-            Err(why) => findings.unreadable("whether every control-plane node was looked at", why),
+            Err(why) => findings.unreadable("whether every control-plane node was checked", why),
             Ok(nodes) => {
                 let covered: BTreeSet<&str> = self.processes.iter().filter_map(Process::node).collect();
                 for node in nodes.iter().map(|node| name(&node.metadata)).filter(|node| !covered.contains(node)) {
@@ -185,7 +185,7 @@ impl<'a> BuiltIn<'a> {
         }
     }
 
-    /// Reports Pods that run different loops of Nonet: a change that has not reached every node.
+    /// Reports Pods whose flags differ about the loops of Nonet, which happens when a change has not reached every node.
     fn report_different(&self, findings: &mut Findings) {
         let loops: Vec<&str> = controllers::ALL.iter().flat_map(|controller| controller.loops).copied().collect();
         let runs = |process: &Process<'_>| loops.iter().map(|name| process.controllers.contains(name)).collect();
@@ -207,20 +207,20 @@ impl Process<'_> {
         self.pod.spec.as_ref()?.node_name.as_deref()
     }
 
-    /// Whether an identity is this process: in the host network it begins with the name of the node.
+    /// Whether an identity belongs to this process. In the host network, identities begin with the name of the node.
     fn is(&self, identity: &str) -> bool {
         let host = host(identity);
         self.node().is_some_and(|node| same_machine(node, host)) || self.name() == host
     }
 }
 
-/// Whether two names are those of one machine; one of them may lack the domain.
+/// Whether two names belong to one machine. One of the names may lack the domain.
 fn same_machine(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     long.strip_prefix(short).is_some_and(|domain| domain.is_empty() || domain.starts_with('.'))
 }
 
-/// Reads the command line of a Pod; none if it shows none.
+/// Reads the command line of a Pod; `None` if the Pod shows no command and no arguments.
 fn process(pod: &Pod) -> Option<Process<'_>> {
     let containers = &pod.spec.as_ref()?.containers;
     let named = containers.iter().find(|container| container.name == "kube-controller-manager");

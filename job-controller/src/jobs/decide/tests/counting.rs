@@ -8,6 +8,7 @@ fn named(list: &[common::meta::Uid]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 
+/// JOB-40.
 #[test]
 fn finished_pods_are_listed_before_their_finalizers_are_removed() {
     let world = job("j").completions(Some(5), 5).with([
@@ -24,6 +25,7 @@ fn finished_pods_are_listed_before_their_finalizers_are_removed() {
     assert_eq!((status.succeeded, status.failed), (0, 0), "nothing is counted while the finalizer is there");
 }
 
+/// JOB-40.
 #[test]
 fn listed_pods_are_counted_once_their_finalizers_are_removed() {
     let world = job("j")
@@ -38,6 +40,7 @@ fn listed_pods_are_counted_once_their_finalizers_are_removed() {
     assert_eq!(world.untracks(), ["a", "c"], "retried");
 }
 
+/// JOB-43.
 #[test]
 fn a_terminating_pod_counts_as_failed_unless_only_failed_pods_are_replaced() {
     let going = || [pod("a").deleting()];
@@ -47,6 +50,7 @@ fn a_terminating_pod_counts_as_failed_unless_only_failed_pods_are_replaced() {
     assert_eq!(patient.status().terminating, Some(1));
 }
 
+/// JOB-75.
 #[test]
 fn a_pod_counted_as_failed_never_counts_as_succeeded() {
     let ledger = json!({"failed": ["a"]});
@@ -58,6 +62,7 @@ fn a_pod_counted_as_failed_never_counts_as_succeeded() {
     assert_eq!((&*world.status().completed_indexes, world.end()), ("", None));
 }
 
+/// JOB-29, JOB-40.
 #[test]
 fn succeeded_indexes_are_listed_permanently() {
     let world = job("j").indexed(8, 8).status("completedIndexes", "0,1").status("succeeded", 2).with([
@@ -76,6 +81,7 @@ fn succeeded_indexes_are_listed_permanently() {
     assert_eq!(world.untracks(), ["e", "c", "b", "a", "f", "d", "g"], "by index, and invalid indexes are not counted");
 }
 
+/// JOB-31.
 #[test]
 fn a_job_with_fewer_completions_drops_indexes() {
     let shrunk = job("j").indexed(3, 3).status("completedIndexes", "0,2-4").status("succeeded", 4).with([]);
@@ -84,6 +90,7 @@ fn a_job_with_fewer_completions_drops_indexes() {
     assert_eq!(shrunk.does(), "create 1");
 }
 
+/// JOB-75.
 #[test]
 fn a_counted_pod_does_not_complete_its_index() {
     // The Pod was counted as failed while it was terminating; the cache lags behind.
@@ -92,6 +99,7 @@ fn a_counted_pod_does_not_complete_its_index() {
     assert_eq!((&*world.status().completed_indexes, world.untracks().len()), ("", 0));
 }
 
+/// JOB-44.
 #[test]
 fn no_pod_is_lost_when_one_status_cannot_list_all() {
     let going = (0..5).map(|n| pod(&format!("go-{n}")).deleting());
@@ -113,6 +121,7 @@ fn no_pod_is_lost_when_one_status_cannot_list_all() {
     assert!(world.untracks().is_empty() && !ends.is_empty() && ends.iter().all(|end| *end == ends[0]), "{ends:?}");
 }
 
+/// JOB-77.
 #[test]
 fn a_full_list_does_not_delay_the_pods_in_it() {
     let pods = (0..9).map(|n| pod(&format!("p{n}")).succeeded());
@@ -127,6 +136,7 @@ fn a_full_list_does_not_delay_the_pods_in_it() {
     assert!(!exactly.plan().tracked.capped, "no Pod has to wait");
 }
 
+/// JOB-44.
 #[test]
 fn one_status_lists_a_limited_number_of_pods() {
     let pods = (0..7).map(|n| pod(&format!("p{n}")).succeeded());
@@ -140,6 +150,7 @@ fn one_status_lists_a_limited_number_of_pods() {
     assert_eq!((&*indexed.status().completed_indexes, indexed.untracks().len()), ("0-6", 3));
 }
 
+/// JOB-38, JOB-47.
 #[test]
 fn ignored_failures_do_not_count_but_delay() {
     let policy = json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
@@ -156,6 +167,7 @@ fn ignored_failures_do_not_count_but_delay() {
     assert_eq!(world.does(), "wait 19s for 3");
 }
 
+/// JOB-14.
 #[test]
 fn a_terminating_job_removes_the_finalizers_of_its_pods() {
     let mut world = job("j").completions(Some(5), 5).with([pod("a"), pod("b").succeeded(), pod("c").failed()]);
@@ -165,6 +177,7 @@ fn a_terminating_job_removes_the_finalizers_of_its_pods() {
     assert_eq!((named(&status.named.succeeded), named(&status.named.failed)), (vec!["b".into()], vec!["c".into()]));
 }
 
+/// JOB-58.
 #[test]
 fn the_first_status_is_always_written_and_a_settled_one_never() {
     let fresh =
@@ -176,6 +189,7 @@ fn the_first_status_is_always_written_and_a_settled_one_never() {
     assert!(settled.explain().actions.is_empty());
 }
 
+/// JOB-11.
 #[test]
 fn an_adopted_pod_counts_at_once() {
     let world =

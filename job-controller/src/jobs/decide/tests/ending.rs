@@ -12,6 +12,7 @@ const DEADLINE: &str = "FailureTarget DeadlineExceeded: Job was active longer th
 const MET: &str = "SuccessCriteriaMet SuccessPolicy: Matched rules at index 0";
 const REACHED: &str = "SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods";
 
+/// JOB-49.
 #[test]
 fn a_job_fails_beyond_its_backoff_limit() {
     for (limit, failed, fails) in
@@ -23,6 +24,7 @@ fn a_job_fails_beyond_its_backoff_limit() {
     }
 }
 
+/// JOB-49.
 #[test]
 fn restarts_count_with_restart_policy_on_failure() {
     for (limit, restarts, fails) in
@@ -37,6 +39,7 @@ fn restarts_count_with_restart_policy_on_failure() {
     }
 }
 
+/// JOB-42, JOB-49.
 #[test]
 fn counted_and_uncounted_failures_add_up() {
     let world = |ledger: &[&str], counted: i32| {
@@ -54,6 +57,7 @@ fn counted_and_uncounted_failures_add_up() {
     assert_eq!(world(&[], 1).untracked_here(&["a"]).end(), None, "a Pod untracked here does not");
 }
 
+/// JOB-50.
 #[test]
 fn a_job_fails_after_its_active_deadline() {
     let with = |deadline: i64| job("j").spec("activeDeadlineSeconds", deadline);
@@ -67,6 +71,7 @@ fn a_job_fails_after_its_active_deadline() {
     assert_eq!(running.status().named.failed.len(), 1, "a running Pod has failed");
 }
 
+/// JOB-52.
 #[test]
 fn a_decided_end_stays_decided() {
     let failing = job("j").condition("FailureTarget", "True", "DeadlineExceeded", "late");
@@ -79,6 +84,7 @@ fn a_decided_end_stays_decided() {
     assert_eq!(undecided.with([pod("a")]).end(), None);
 }
 
+/// JOB-52.
 #[test]
 fn a_failure_policy_takes_precedence_over_other_rules() {
     let rules = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
@@ -91,6 +97,7 @@ fn a_failure_policy_takes_precedence_over_other_rules() {
     assert_eq!(going.end(), None, "a terminating Pod has not failed before it finishes");
 }
 
+/// JOB-51.
 #[test]
 fn a_job_completes_when_enough_pods_have_succeeded_and_none_is_active() {
     for (completions, succeeded, active, want) in [
@@ -119,6 +126,7 @@ fn a_suspended_job_that_wants_no_pods_completes() {
     assert_eq!((status.start_time, status.completion_time), (None, Some(at(0))));
 }
 
+/// JOB-55.
 #[test]
 fn a_job_does_not_end_while_pods_are_active() {
     let over = job("j").spec("activeDeadlineSeconds", 5).with([pod("a"), pod("b").failed()]);
@@ -129,6 +137,7 @@ fn a_job_does_not_end_while_pods_are_active() {
     assert_eq!((managed.end_to_write, managed.active, plan.manage.scales()), (None, 1, false));
 }
 
+/// JOB-48, JOB-54.
 #[test]
 fn success_policies_end_a_job_and_do_not_count_pods_that_still_run() {
     let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
@@ -146,6 +155,7 @@ fn success_policies_end_a_job_and_do_not_count_pods_that_still_run() {
     assert_eq!(failed.named.failed.len(), 1);
 }
 
+/// JOB-76.
 #[test]
 fn a_pod_untracked_before_a_crash_has_not_failed() {
     let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
@@ -188,6 +198,7 @@ fn a_terminating_pod_has_failed_however_the_job_ends() {
     assert_eq!((both.end().as_deref(), both.status().named.failed.len()), (Some(BACKOFF), 2));
 }
 
+/// JOB-53.
 #[test]
 fn the_end_is_written_once_all_pods_are_counted_and_none_is_terminating() {
     let world = job("j").with([pod("a").succeeded()]);
@@ -201,6 +212,7 @@ fn the_end_is_written_once_all_pods_are_counted_and_none_is_terminating() {
     assert_eq!((status.succeeded, status.completion_time, status.named.len()), (1, Some(at(9)), 0));
 }
 
+/// JOB-74.
 #[test]
 fn no_end_is_before_its_start() {
     let world = job("j").status("startTime", at(500).to_string()).with([pod("a").succeeded()]);
@@ -210,6 +222,7 @@ fn no_end_is_before_its_start() {
     assert_eq!(status.completion_time, Some(at(500)));
 }
 
+/// JOB-73.
 #[test]
 fn a_job_that_fails_while_suspended_gets_the_start_time_that_servers_require() {
     let suspended = job("j").spec("suspend", true).spec("backoffLimit", 0).status("startTime", json!(null));
@@ -221,6 +234,7 @@ fn a_job_that_fails_while_suspended_gets_the_start_time_that_servers_require() {
     assert_eq!((status.start_time, status.completion_time), (Some(at(7)), None));
 }
 
+/// JOB-14, JOB-81.
 #[test]
 fn a_terminating_job_removes_the_finalizer_of_every_pod_it_controls() {
     let other = || json!({"job": "other"});

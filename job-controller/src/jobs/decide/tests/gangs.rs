@@ -58,6 +58,7 @@ fn known(workloads: &[Arc<Workload>], groups: &[Arc<PodGroup>]) -> Scheduling {
     Scheduling { workloads: workloads.to_vec(), groups: groups.to_vec() }
 }
 
+/// JOB-64.
 #[test]
 fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
     let nothing = || known(&[], &[]);
@@ -77,6 +78,7 @@ fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
     }
 }
 
+/// JOB-65.
 #[test]
 fn a_job_that_was_started_without_a_workload_gets_none() {
     let started = "no Workload refers to the Job, and it has been started";
@@ -89,6 +91,7 @@ fn a_job_that_was_started_without_a_workload_gets_none() {
     assert_eq!(of(&resumed.with([]), nothing()), started);
 }
 
+/// JOB-65.
 #[test]
 fn existing_objects_are_used_if_they_are_as_expected() {
     let world = job("j").indexed(3, 3).with([pod("a").index(0)]);
@@ -107,6 +110,7 @@ fn existing_objects_are_used_if_they_are_as_expected() {
     }
 }
 
+/// JOB-87.
 #[test]
 fn leftovers_of_a_deleted_job_are_distinguished_from_objects_of_others() {
     let job = job("j").read();
@@ -123,6 +127,7 @@ fn leftovers_of_a_deleted_job_are_distinguished_from_objects_of_others() {
 }
 
 /// The suffix equals the one that kube-controller-manager computes for the same UID.
+/// JOB-64.
 #[test]
 fn names_equal_upstreams_names() {
     let mut train = job("train").indexed(3, 3);
@@ -132,6 +137,7 @@ fn names_equal_upstreams_names() {
     assert_eq!(group_name(&workload, &template), "train-95d665cb4-train-pgt-0-6d68cdc8f7");
 }
 
+/// JOB-87.
 #[test]
 fn names_are_cut_to_the_maximal_length() {
     let named = |length: usize| {

@@ -8,6 +8,7 @@ fn limited(completions: u32, limit: u32) -> JobBuilder {
     job("j").indexed(completions, completions).spec("backoffLimitPerIndex", limit).status("failedIndexes", "")
 }
 
+/// JOB-34.
 #[test]
 fn a_failed_pod_is_kept_until_its_replacement_exists() {
     let first = pod("a").index(3).failures(0, 0).failed();
@@ -29,6 +30,7 @@ fn a_failed_pod_is_kept_until_its_replacement_exists() {
     assert_eq!(given_up.does(), "create 4/0");
 }
 
+/// JOB-35.
 #[test]
 fn failed_indexes_are_written_only_with_a_limit_per_index() {
     assert_eq!(job("j").indexed(2, 2).with([]).status().failed_indexes, None);
@@ -37,6 +39,7 @@ fn failed_indexes_are_written_only_with_a_limit_per_index() {
     assert_eq!(job("j").indexed(2, 2).status("failedIndexes", "1").with([]).status().failed_indexes, None);
 }
 
+/// JOB-32, JOB-33.
 #[test]
 fn policies_decide_whether_a_failure_fails_the_index() {
     let rules = json!({"rules": [
@@ -54,6 +57,7 @@ fn policies_decide_whether_a_failure_fails_the_index() {
     assert_eq!((failed(&with(1, 3, 0)).as_str(), with(1, 3, 0).does().as_str()), ("0", "create 1/0"));
 }
 
+/// JOB-34.
 #[test]
 fn the_pod_with_most_failures_is_kept_then_the_latest() {
     let kept = |pods: Vec<crate::world::PodBuilder>| {
@@ -74,6 +78,7 @@ fn the_pod_with_most_failures_is_kept_then_the_latest() {
     assert_eq!(kept(vec![failed("a", 1, -40).untracked()]), [""; 0]);
 }
 
+/// JOB-78.
 #[test]
 fn an_index_in_back_off_delays_no_other_index() {
     let job = limited(4, 9).spec("parallelism", 2);
@@ -86,6 +91,7 @@ fn an_index_in_back_off_delays_no_other_index() {
     assert_eq!(job.with(two).does(), "create 2/0 3/0, wait 5s");
 }
 
+/// JOB-36.
 #[test]
 fn a_job_fails_when_all_indexes_have_finished_or_too_many_have_failed() {
     let with = |completed: &str, failed: &str, most: serde_json::Value| {
@@ -114,6 +120,7 @@ fn pods_are_missing_even_if_no_index_is_left() {
     assert!(!world.acts() && world.end().is_none());
 }
 
+/// JOB-72.
 #[test]
 fn no_index_is_both_completed_and_failed() {
     let twins = || [pod("a").index(0).failures(5, 0).failed(), pod("b").index(0).failures(5, 0).succeeded()];

@@ -342,26 +342,31 @@ fn fresh() -> JobBuilder {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
+    /// JOB-41.
     #[test]
     fn each_pod_of_a_plain_job_counts_once(steps in steps(), completions in 1u32..6, parallelism in 1u32..5) {
         check(Model::new(fresh().completions(Some(completions), parallelism)), &steps)?;
     }
 
+    /// JOB-41.
     #[test]
     fn each_worker_of_a_queue_counts_once(steps in steps(), parallelism in 1u32..5) {
         check(Model::new(fresh().completions(None, parallelism)), &steps)?;
     }
 
+    /// JOB-41.
     #[test]
     fn each_pod_of_a_limited_job_counts_once(steps in steps(), limit in 0i32..4, completions in 1u32..6) {
         check(Model::new(fresh().completions(Some(completions), 3).spec("backoffLimit", limit)), &steps)?;
     }
 
+    /// JOB-41.
     #[test]
     fn each_index_counts_once(steps in steps(), completions in 1u32..6, parallelism in 1u32..5) {
         check(Model::new(fresh().indexed(completions, parallelism)), &steps)?;
     }
 
+    /// JOB-76.
     #[test]
     fn each_pod_counts_once_until_enough_has_succeeded(steps in steps(), enough in 1u32..4, limit in 0u32..3, patient in any::<bool>()) {
         let policy = if patient { "Failed" } else { "TerminatingOrFailed" };
@@ -369,6 +374,7 @@ proptest! {
         check(Model::new(job.spec("backoffLimit", limit).spec("podReplacementPolicy", policy)), &steps)?;
     }
 
+    /// JOB-41.
     #[test]
     fn each_limited_index_counts_once(steps in steps(), completions in 1u32..5, limit in 0u32..3, patient in any::<bool>()) {
         let policy = if patient { "Failed" } else { "TerminatingOrFailed" };

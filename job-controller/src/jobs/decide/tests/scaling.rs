@@ -20,6 +20,7 @@ fn world(completions: Option<u32>, parallelism: u32, succeeded: i32, active: usi
         .with(running(active).chain(going(terminating)))
 }
 
+/// JOB-15, JOB-16, JOB-19.
 #[test]
 fn pods_are_created_and_deleted_up_to_the_wanted_number() {
     for (completions, parallelism, succeeded, active, terminating, want) in [
@@ -38,6 +39,7 @@ fn pods_are_created_and_deleted_up_to_the_wanted_number() {
     }
 }
 
+/// JOB-17.
 #[test]
 fn terminating_pods_are_replaced_after_they_finish_if_the_policy_says_so() {
     for (field, value) in [("podReplacementPolicy", json!("Failed")), ("podFailurePolicy", json!({"rules": []}))] {
@@ -47,12 +49,14 @@ fn terminating_pods_are_replaced_after_they_finish_if_the_policy_says_so() {
     }
 }
 
+/// JOB-19.
 #[test]
 fn one_sync_deletes_a_limited_number_of_pods() {
     let world = world(Some(9), 2, 0, 7, 0).limits(|limits| limits.pods = 3);
     assert_eq!(world.does(), "delete run-0 run-1 run-2");
 }
 
+/// JOB-20.
 #[test]
 fn the_least_useful_pod_is_deleted_first() {
     let pods = [
@@ -73,6 +77,7 @@ fn the_least_useful_pod_is_deleted_first() {
     }
 }
 
+/// JOB-27.
 #[test]
 fn the_lowest_missing_indexes_are_created() {
     let pods = [pod("a").index(2), pod("b").index(5).deleting().untracked()];
@@ -89,6 +94,7 @@ fn the_lowest_missing_indexes_are_created() {
     assert_eq!(indexed("Failed").spec("parallelism", 5).with(pods).does(), "create 3 6 7");
 }
 
+/// JOB-28.
 #[test]
 fn pods_with_wrong_indexes_are_always_deleted() {
     let pods = [
@@ -105,6 +111,7 @@ fn pods_with_wrong_indexes_are_always_deleted() {
     assert_eq!(fewer.does(), "delete beyond liar blank twin-new twin-old");
 }
 
+/// JOB-37.
 #[test]
 fn the_next_pod_waits_after_failures() {
     for (failures, last, want) in [
@@ -121,6 +128,7 @@ fn the_next_pod_waits_after_failures() {
     assert_eq!(soon.does(), "wait 3s for 2");
 }
 
+/// JOB-71.
 #[test]
 fn active_pods_are_reported_while_a_replacement_waits() {
     let world = job("j").completions(Some(3), 3).with([pod("a"), pod("b")]).backoff(1, -2);
@@ -129,6 +137,7 @@ fn active_pods_are_reported_while_a_replacement_waits() {
     assert_eq!((status.active, status.ready), (2, Some(2)));
 }
 
+/// JOB-6, JOB-22.
 #[test]
 fn no_pod_is_created_or_deleted_when_it_is_not_allowed() {
     let missing = || job("j").completions(Some(3), 3).with([pod("a")]);
@@ -149,6 +158,7 @@ fn no_pod_is_created_or_deleted_when_it_is_not_allowed() {
     }
 }
 
+/// JOB-56, JOB-90.
 #[test]
 fn a_suspended_job_runs_no_pods_and_reports_it() {
     let suspended = job("j").completions(Some(3), 3).spec("suspend", true).with([pod("a"), pod("b").unready()]);
@@ -167,6 +177,7 @@ fn a_suspended_job_runs_no_pods_and_reports_it() {
     assert!(kept.status().start_time.is_some());
 }
 
+/// JOB-57.
 #[test]
 fn a_suspended_job_is_suspended_once() {
     let suspended = job("j").spec("suspend", true).status("startTime", json!(null)).condition(
@@ -179,6 +190,7 @@ fn a_suspended_job_is_suspended_once() {
     assert!(plan.tracked.suspension.is_none() && !plan.tracked.writes);
 }
 
+/// JOB-56, JOB-57.
 #[test]
 fn a_resumed_job_starts_again() {
     let resumed = job("j")
@@ -194,6 +206,7 @@ fn a_resumed_job_starts_again() {
     assert!(never.conditions.is_empty() && never.start_time.is_some());
 }
 
+/// JOB-57.
 #[test]
 fn a_job_that_may_not_be_scaled_now_is_neither_suspended_nor_resumed() {
     let suspended = job("j").spec("suspend", true).with([pod("a")]).unseen_writes();

@@ -1,9 +1,8 @@
-//! A command line as it is found in operators' manifests.
+//! A full command line of kube-controller-manager, as it occurs in operators' manifests.
 
 use super::*;
 
-/// A command line of kube-controller-manager with every flag that concerns its workload controllers, as operators have
-/// it in their manifests.
+/// A command line of kube-controller-manager with every flag that affects the workload controllers.
 const WHOLE: &[&str] = &[
     "--master=https://10.0.0.1:6443",
     "--kube-api-qps=50",
@@ -96,7 +95,7 @@ const WHOLE: &[&str] = &[
 ];
 
 #[test]
-fn a_whole_command_line_of_the_original_is_accepted_with_hyphens_and_with_underscores() {
+fn a_full_upstream_command_line_is_accepted_with_hyphens_and_with_underscores() {
     let options = run(WHOLE);
     assert_eq!(names(&options), ["replicaset-controller", "replicationcontroller-controller"]);
     assert_eq!(options.settings.workers(&WORKERS), 10);
@@ -112,7 +111,7 @@ fn a_whole_command_line_of_the_original_is_accepted_with_hyphens_and_with_unders
     let underscored: Vec<&str> = underscored.iter().map(String::as_str).collect();
     assert_eq!(run(&underscored).settings.workers(&WORKERS), 10);
 
-    // And none of them is accepted because anything is.
+    // Unknown flags are errors, so all flags above are really known.
     for flag in WHOLE.iter().filter_map(|flag| flag.strip_prefix("--")) {
         let unknown = format!("--x-{flag}");
         assert!(read(&[&unknown]).is_err(), "{unknown}");
