@@ -1,9 +1,9 @@
-//! The bench: throughput and costs of the controllers on any cluster of [`crate::cluster`].
+//! The bench: throughput and costs of the controllers, on any cluster of [`crate::cluster`].
 //!
-//! A workload is a sequence of phases. The bench measures each of them: time, processor time, memory, context switches and
-//! requests of the processes under test, and processor time of kube-apiserver and etcd where these are its own children. With
-//! `--peer` the same workload also runs on another cluster of the same kind with kube-controller-manager, which runs the same
-//! loops; with `--repeat` both run several times in turn.
+//! A workload is a sequence of phases. For each phase the bench measures the duration, and the processor time, memory, context
+//! switches and requests of the processes under test. If it has started kube-apiserver and etcd, it measures their processor time,
+//! too. With `--peer`, the same workload also runs on another cluster of the same kind, with the same loops in
+//! kube-controller-manager. With `--repeat`, both run several times in turn.
 //!
 //! ```text
 //!   workloads/*.rs ──► stage ──► phases ──► report: table, JSON, ratios
@@ -40,41 +40,41 @@ use stage::Stage;
 use subject::{Choice, NONET};
 use workloads::Workload;
 
-/// What this program is called in its own messages.
+/// The name of the program in its messages.
 const NAME: &str = "bench";
-/// How many nodes there are unless the workload or somebody says otherwise.
+/// The default number of nodes, for workloads without a default of their own.
 const NODES: u32 = 10;
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    /// The flags ask for something that does not exist or cannot be read.
+    /// A flag names something that does not exist or cannot be read.
     #[error("{0}")]
     Flags(String),
-    /// The cluster.
+    /// The cluster cannot be started.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
-    /// A process under test.
+    /// A process under test has failed.
     #[error(transparent)]
     Process(#[from] process::Error),
-    /// A request of the workload.
+    /// A request of the workload was refused.
     #[error(transparent)]
     Refused(#[from] suite::Refused),
-    /// A way to a process' metrics.
+    /// No client can be made for the metrics of a process.
     #[error("{0}")]
     Metrics(String),
-    /// Something that was waited for did not come.
+    /// A condition was not met in time.
     #[error("{0}")]
     TimedOut(String),
-    /// A file or a signal.
+    /// A file or a signal caused an error of the operating system.
     #[error("{0}: {1}")]
     Io(String, io::Error),
-    /// Somebody ended it.
+    /// The user has interrupted the bench.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Runs the bench as this process.
+/// Runs the bench with the command line of this process.
 pub fn main() -> ExitCode {
     let flags: Flags = match command_line::parse(NAME) {
         Ok(flags) => flags,
@@ -99,7 +99,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Ctrl-C ends everything: what is dropped ends its processes.
+/// Runs until the end or until Ctrl-C, which drops the clusters and thereby ends all processes.
 async fn until_interrupted(work: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     let listen = |kind| signal(kind).map_err(|e| Error::Io("cannot listen for signals".to_owned(), e));
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
@@ -114,7 +114,7 @@ async fn until_interrupted(work: impl Future<Output = Result<(), Error>>) -> Res
 async fn run(flags: &Flags) -> Result<(), Error> {
     let workload = workloads::find(&flags.workload).map_err(Error::Flags)?;
     let chosen = controllers::choose(&flags.controllers).map_err(|e| Error::Flags(format!("--controllers: {e}")))?;
-    // Without any, those of the cluster do the work.
+    // Without controllers, those that run in the cluster do the work.
     if let Some(missing) = workload.needs().iter().find(|need| !chosen.iter().any(|d| d.name == **need))
         && !chosen.is_empty()
     {
@@ -147,7 +147,7 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     }
     let mut results: Vec<Results> =
         choices.iter().map(|choice| Results { name: choice.name(), runs: Vec::new() }).collect();
-    // Alternately, so that a machine that becomes slower is slower for all.
+    // In turn, so that a machine that becomes slower affects all subjects alike.
     for _ in 0..flags.repeat {
         for (choice, results) in choices.iter().zip(&mut results) {
             results.runs.push(trial(kind, workload, pods, nodes, choice).await?);
@@ -173,7 +173,7 @@ fn write(flag: &str, path: &Path, text: &str) -> Result<(), Error> {
 /// Runs the workload once, on a cluster of its own.
 async fn trial(kind: Kind, workload: &dyn Workload, pods: u32, nodes: u32, choice: &Choice) -> Result<Run, Error> {
     let builder = || Nodes::builder().count(nodes).zones(workload.zones());
-    // The sandbox's nodes need no sockets; what they would cost is not what is measured.
+    // The nodes of the sandbox use no sockets, whose costs are not the subject of the measurement.
     let cluster = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(builder));
     let cluster = cluster.sandbox(|sandbox| sandbox.writes(0)).count_requests().start().await?;
     let own_nodes = match cluster.sandbox() {

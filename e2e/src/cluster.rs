@@ -1,17 +1,17 @@
-//! The cluster that suites, benchmarks and the playground run on.
+//! The cluster for suites, the bench and the playground.
 //!
-//! Which one is chosen by the environment variable `NONET_CLUSTER`:
+//! The environment variable `NONET_CLUSTER` chooses it:
 //!
-//! | value | API server | nodes, protection of storage |
+//! | value | API server | nodes and protection of storage |
 //! | --- | --- | --- |
-//! | `sandbox` (default) | the sandbox of this crate, on a free loopback port | ours |
-//! | `envtest` | etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`, on free loopback ports | ours |
-//! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | its own; our nodes if it has none |
+//! | `sandbox` (default) | the API server in memory, on a free loopback port | simulated |
+//! | `envtest` | etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`, on free loopback ports | simulated |
+//! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | those of the cluster; simulated nodes if it has none |
 //!
-//! On `envtest` and, where the builder says so, on the sandbox the admission plugin `OwnerReferencesPermissionEnforcement` is on.
+//! The admission plugin `OwnerReferencesPermissionEnforcement` is on for `envtest`, and for the sandbox if the builder asks for it.
 //!
-//! A cluster ends when it is dropped: processes are stopped by their ids, directories removed. Nothing of yours is
-//! touched; on your own cluster that leaves only what the suites themselves clean up.
+//! Dropping a cluster stops its processes by their ids and removes its directories. On the cluster of a kubeconfig, the suites
+//! delete the objects that they have created, and nothing else is changed.
 
 mod audit;
 mod directory;
@@ -46,12 +46,12 @@ pub enum Kind {
     Sandbox,
     /// A real etcd and a real kube-apiserver.
     Envtest,
-    /// The user's cluster.
+    /// The cluster of the user's kubeconfig.
     Kubeconfig,
 }
 
 impl Kind {
-    /// What the environment asks for.
+    /// The kind that the environment asks for.
     pub fn from_env() -> Result<Self, Error> {
         match std::env::var(CLUSTER_VARIABLE).unwrap_or_default().as_str() {
             "" | "sandbox" => Ok(Self::Sandbox),
@@ -71,40 +71,40 @@ impl Kind {
     }
 }
 
-/// Why there is no cluster.
+/// The reason why there is no cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The environment asks for something unknown.
-    #[error("{CLUSTER_VARIABLE}={0:?} is none of sandbox, envtest, kubeconfig")]
+    #[error("{CLUSTER_VARIABLE}={0:?} is not one of sandbox, envtest, kubeconfig")]
     UnknownKind(String),
-    /// The binaries are not here: not a failure of what was to be tested.
+    /// The binaries are missing, so that the test is skipped.
     #[error("skipped: {0}")]
     Missing(String),
     /// A file or a process.
     #[error("{0}: {1}")]
     Io(String, io::Error),
-    /// Certificates cannot be made.
-    #[error("cannot make certificates: {0}")]
+    /// The certificates cannot be created.
+    #[error("cannot create the certificates: {0}")]
     Certificates(#[from] rcgen::Error),
     /// The sandbox cannot be served.
     #[error(transparent)]
     Serve(#[from] sandbox::ServeError),
-    /// There is no way to the API server.
+    /// The API server cannot be reached.
     #[error(transparent)]
     Client(#[from] common::client::Error),
-    /// A process of the cluster did not come up.
+    /// A process of the cluster is not ready in time.
     #[error("{0}")]
     NotReady(String),
 }
 
 impl Error {
-    /// Whether this only means that there is nothing to run on.
+    /// Whether the error only means that no cluster is available.
     pub fn is_skip(&self) -> bool {
         matches!(self, Self::Missing(_))
     }
 }
 
-/// How a cluster is to be.
+/// The settings of a new cluster.
 #[derive(Clone, Debug)]
 pub struct Builder {
     kind: Option<Kind>,
@@ -114,29 +114,29 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Which kind; the environment says otherwise.
+    /// Sets the kind; the default is that of the environment.
     #[must_use]
     pub fn kind(mut self, kind: Kind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Its nodes, where they are ours; none at all for `None`.
+    /// Sets the simulated nodes; `None` for no nodes.
     #[must_use]
     pub fn nodes(mut self, nodes: Option<nodes::Builder>) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// How the sandbox is to be, where it is the sandbox.
+    /// Sets the settings of the sandbox, for that kind.
     #[must_use]
     pub fn sandbox(mut self, change: impl FnOnce(sandbox::Builder) -> sandbox::Builder) -> Self {
         self.sandbox = change(self.sandbox);
         self
     }
 
-    /// Counts the requests of every user on `envtest`, too, except for those of the cluster's own client and of its nodes. This
-    /// costs the API server a little. The sandbox always counts.
+    /// Counts the requests of every user also on `envtest`, except for those of the cluster's own client and of its nodes. This
+    /// costs the API server some time. The sandbox always counts.
     #[must_use]
     pub fn count_requests(mut self) -> Self {
         self.counting = Counting::On;
@@ -195,7 +195,7 @@ impl Builder {
     }
 }
 
-/// What is behind a cluster. Fields are dropped in their order: clients of a server before the server.
+/// The server of a cluster. Fields are dropped in their order: the clients of a server before the server.
 enum Backend {
     Sandbox { sandbox: Sandbox, server: Server },
     Envtest(Box<envtest::Envtest>),
@@ -205,7 +205,7 @@ enum Backend {
 /// A running cluster.
 pub struct Cluster {
     nodes: Option<Nodes>,
-    /// Lets deleted claims and volumes go, where no kube-controller-manager does.
+    /// Removes the protection finalizers of deleted claims and volumes, if no kube-controller-manager does.
     _protection: Option<Protection>,
     client: kube::Client,
     kubeconfig: PathBuf,
@@ -216,28 +216,28 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of the kind the environment asks for, with six nodes.
+    /// A builder for a cluster of the kind that the environment asks for, with six nodes.
     pub fn builder() -> Builder {
         Builder { kind: None, nodes: Some(Nodes::builder()), sandbox: Sandbox::builder(), counting: Counting::Off }
     }
 
-    /// Which kind it is.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// A client that may do everything.
+    /// A client with all rights.
     pub fn client(&self) -> &kube::Client {
         &self.client
     }
 
-    /// A kubeconfig for processes that may do everything.
+    /// A kubeconfig with all rights.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A kubeconfig for a process known as `identity`, which may do what the cluster lets it do. On the user's cluster:
-    /// the user's own.
+    /// A kubeconfig for the user `identity`, with the rights that the cluster grants. On the cluster of a kubeconfig, it is the
+    /// user's own.
     pub fn kubeconfig_for(&self, identity: &str) -> Result<PathBuf, Error> {
         let text = match &self.backend {
             Backend::Sandbox { server, .. } => server.kubeconfig_for(identity, Credential::Token),
@@ -247,8 +247,8 @@ impl Cluster {
         self.write_kubeconfig(identity, &text)
     }
 
-    /// A kubeconfig for a process known as `identity` that may do everything the sandbox's settings permit. On the user's
-    /// cluster: the user's own.
+    /// A kubeconfig for the user `identity`, with all rights that the settings of the sandbox permit. On the cluster of a
+    /// kubeconfig, it is the user's own.
     pub fn privileged_kubeconfig_for(&self, identity: &str) -> Result<PathBuf, Error> {
         match &self.backend {
             Backend::Envtest(envtest) => self.write_kubeconfig(identity, &envtest.privileged_kubeconfig_for(identity)?),
@@ -265,17 +265,17 @@ impl Cluster {
         Ok(path)
     }
 
-    /// Time and randomness.
+    /// The clock of the cluster, which is also the source of randomness.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The nodes, if they are ours.
+    /// The simulated nodes, if there are any.
     pub fn nodes(&self) -> Option<&Nodes> {
         self.nodes.as_ref()
     }
 
-    /// The sandbox, if it is one.
+    /// The sandbox, for that kind.
     pub fn sandbox(&self) -> Option<&Sandbox> {
         match &self.backend {
             Backend::Sandbox { sandbox, .. } => Some(sandbox),
@@ -283,7 +283,7 @@ impl Cluster {
         }
     }
 
-    /// Requests so far, by user, verb and resource. None on the user's cluster, and on `envtest` without
+    /// Requests so far, by user, verb and resource. `None` on the cluster of a kubeconfig, and on `envtest` without
     /// [`Builder::count_requests`].
     pub fn requests(&self) -> Option<BTreeMap<RequestKey, u64>> {
         match &self.backend {
@@ -293,12 +293,12 @@ impl Cluster {
         }
     }
 
-    /// Where processes that belong to the cluster may put files; removed with the cluster.
+    /// The directory for files of processes of the cluster. It is removed with the cluster.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Whether the cluster looks after namespaces by itself: empties deleted ones, gives new ones a ServiceAccount.
+    /// Whether the cluster has a namespace controller, which empties deleted namespaces and creates ServiceAccounts in new ones.
     pub fn manages_namespaces(&self) -> bool {
         match self.kind {
             Kind::Sandbox | Kind::Kubeconfig => true,
@@ -306,7 +306,7 @@ impl Cluster {
         }
     }
 
-    /// Ends it. Our nodes are taken off the user's cluster; every other cluster goes with all it holds.
+    /// Stops it. On the cluster of a kubeconfig, the simulated nodes are deleted. Any other cluster is removed with its objects.
     pub async fn stop(self) {
         let Some(nodes) = self.nodes else { return };
         let names = nodes.names();
@@ -336,14 +336,14 @@ impl Cluster {
     }
 }
 
-/// A client over connections of its own.
+/// A client with its own connections.
 pub async fn connect(kubeconfig: &Path) -> Result<kube::Client, Error> {
     let options = common::client::Options { kubeconfig: Some(kubeconfig.to_owned()), ..Default::default() };
     let config = common::client::load(&options).await?;
     Ok(common::client::connect(&config)?)
 }
 
-/// The kubeconfig kubectl would use.
+/// The kubeconfig that kubectl uses.
 fn users_kubeconfig() -> Result<PathBuf, Error> {
     let listed = std::env::var_os("KUBECONFIG");
     let first = listed.as_deref().and_then(|list| std::env::split_paths(list).find(|p| p.is_file()));
@@ -351,7 +351,7 @@ fn users_kubeconfig() -> Result<PathBuf, Error> {
     first.or_else(home).ok_or_else(|| Error::Missing("there is no kubeconfig (KUBECONFIG, ~/.kube/config)".to_owned()))
 }
 
-/// Whether there are nodes that are not ours.
+/// Whether there are nodes that are not simulated.
 async fn has_nodes(client: &kube::Client) -> Result<bool, Error> {
     let failed = |e: &dyn std::fmt::Display| Error::NotReady(format!("cannot list nodes: {e}"));
     let request = http::Request::get("/api/v1/nodes").body(Vec::new()).map_err(|e| failed(&e))?;
@@ -363,5 +363,5 @@ async fn has_nodes(client: &kube::Client) -> Result<bool, Error> {
     Ok(list["items"].as_array().into_iter().flatten().any(foreign))
 }
 
-/// How long a cluster may take to come up.
+/// The time limit for a cluster to become ready.
 const START_TIMEOUT: Duration = Duration::from_secs(120);

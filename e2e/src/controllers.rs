@@ -1,10 +1,10 @@
-//! The controllers of the workspace, as flags name them.
+//! The list of all controllers, and their names on command lines.
 
 use std::process::ExitCode;
 
 use common::app::{self, Definition};
 
-/// Every controller, in the order in which people meet them.
+/// Every controller, in the order in which lists show them.
 pub const ALL: &[&Definition] = &[
     &deployment_controller::DEFINITION,
     &replicaset_controller::DEFINITION,
@@ -45,17 +45,17 @@ pub fn main() -> Option<ExitCode> {
     Some(app::main_with(definition, arguments))
 }
 
-/// Their names, separated by commas.
+/// The names of all controllers, separated by commas.
 pub fn names() -> String {
     ALL.iter().map(|d| d.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The user a controller is when it runs with the manifests of `deploy/`.
+/// The user name of a controller that runs with the manifests of `deploy/`.
 pub fn identity(name: &str) -> String {
     format!("system:serviceaccount:{NAMESPACE}:nonet-{name}")
 }
 
-/// The namespace that the overlays of `deploy/` put controllers into.
+/// The namespace in which the overlays of `deploy/` install the controllers.
 pub const NAMESPACE: &str = "kube-system";
 
 #[cfg(test)]

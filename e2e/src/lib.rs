@@ -1,5 +1,15 @@
-//! What tries out the controllers of this workspace: suites on a chosen cluster, the playground and benchmarks.
-//! The cluster they run on by default is the [`sandbox`] crate, which knows no controller; the simulation is a crate of its own.
+//! End-to-end tests and tools for the controllers: the suites, the playground and the bench.
+//!
+//! They run on a [`cluster`], which is by default the API server in memory of the crate [`sandbox`]. That crate depends on no
+//! controller. The simulation is a separate crate.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | [`suite`] | suites: tests of the real binaries on a whole cluster |
+//! | [`playground`] | a cluster with an example application, to watch and to try with kubectl |
+//! | [`bench`] | throughput, processor time, memory and requests of the controllers |
+//! | [`cluster`], [`process`], [`rights`] | the cluster, the processes of the controllers, and their rights |
+//! | [`skips`] | records of skipped tests |
 
 pub mod bench;
 pub mod cluster;

@@ -1,15 +1,15 @@
-//! The playground: a whole cluster on this machine, with Nonet's controllers as real processes and an example application
-//! that rolls out twice while you watch.
+//! The playground: a whole cluster on this machine, with the controllers as real processes and an example application that rolls
+//! out twice.
 //!
 //! ```text
-//!   writes ──► world ──► rollouts, rows ──► board ──► live view, or plain lines
-//!      └─────► limits (is maxSurge, is maxUnavailable kept?)      ▲
+//!   writes ──► world ──► rollouts, rows ──► board ──► live view, plain lines, or SVG
+//!      └─────► limits (are maxSurge and maxUnavailable kept?)     ▲
 //!   controllers' diagnostics ───────────────────────────────┘
 //! ```
 //!
-//! The API server and the nodes live in this process; what they accept is judged write by write. Each controller is a
-//! process of its own, which this program is started again for: `playground gc-controller --help`. Everything ends with the
-//! playground: controllers by SIGTERM, files removed.
+//! This process contains the API server and the nodes. It checks every accepted write against the limits of its rollout. Each
+//! controller is a separate process of the same program: `playground gc-controller --help` shows its flags. When the playground
+//! ends, it stops the controllers by SIGTERM and removes its files.
 
 mod board;
 mod example;
@@ -24,6 +24,7 @@ mod plain;
 mod processes;
 mod rollout;
 mod show;
+mod svg;
 mod workloads;
 mod world;
 
@@ -43,37 +44,37 @@ use crate::{
 use flags::Flags;
 use ground::Ground;
 
-/// What this program is called in its own messages.
+/// The name of the program in its messages.
 const NAME: &str = "playground";
 
-/// Why the playground ends badly.
+/// The reason of a failure of the playground.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    /// The flags name what is not there, or what cannot be had.
+    /// Flags that name unknown controllers, or that exclude each other.
     #[error("{0}")]
     Flags(String),
-    /// A directory.
+    /// The temporary directory cannot be created.
     #[error(transparent)]
     Directory(Box<cluster::Error>),
-    /// The API server.
+    /// The API server cannot be started.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// The kubeconfig.
+    /// The kubeconfig cannot be written.
     #[error("--kubeconfig: {0}")]
     Kubeconfig(#[from] kubeconfig::Error),
-    /// A controller.
+    /// A controller cannot be started.
     #[error(transparent)]
     Process(#[from] process::Error),
-    /// Rights.
+    /// The rights of a controller cannot be granted.
     #[error("--rbac: {0}")]
     Rights(#[from] rights::Error),
-    /// The example.
+    /// The API server refused an object of the example.
     #[error("the example cannot be applied: {0}")]
     Example(#[from] Refused),
-    /// The system.
+    /// A call of the operating system failed.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
-    /// The example went wrong.
+    /// The example did not complete, or a limit was not kept.
     #[error("{0}")]
     Failed(String),
 }
@@ -84,9 +85,9 @@ impl From<cluster::Error> for Error {
     }
 }
 
-/// Runs the playground as this process.
+/// Runs the playground with the command line of this process.
 pub fn main() -> ExitCode {
-    // Started by a playground, or by hand, as one of the controllers.
+    // A playground, or a user, has started this program as one of the controllers.
     if let Some(ended) = controllers::main() {
         return ended;
     }
@@ -105,7 +106,7 @@ pub fn main() -> ExitCode {
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        // Who reads no further wants no more.
+        // The reader has closed the pipe and needs no message.
         Err(Error::Io(_, error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error @ Error::Flags(_)) => {
             command_line::complain(NAME, &error);
@@ -118,7 +119,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What tells this process to end.
+/// The signals that end this process.
 struct Signals(Vec<Signal>);
 
 impl Signals {

@@ -1,12 +1,12 @@
-//! Controllers as real processes: started, watched, ended, measured.
+//! Controllers as real processes: starts, observes, stops and measures them.
 //!
-//! Where a binary is found, in this order:
+//! The binary of a controller is looked up in this order:
 //! 1. in the directory that `NONET_BIN_DIR` names;
-//! 2. run by cargo (`cargo test`, `cargo run`): built first, with the profile of the program that asks, so that nothing
-//!    stale is tested;
-//! 3. beside the running program, where it is built if it is missing.
+//! 2. under cargo (`cargo test`, `cargo run`), it is built first with the profile of the calling program, so that no outdated
+//!    binary is tested;
+//! 3. next to the running program, where it is built if it is missing.
 //!
-//! A program that holds the controllers itself, as the playground does, needs no binaries: [`Launch::own_controller`].
+//! The playground contains the controllers and needs no binaries: see [`Launch::own_controller`].
 
 mod binary;
 mod log;
@@ -41,28 +41,28 @@ use log::Log;
 pub use received::Received;
 pub use usage::Usage;
 
-/// The directory with the controllers' binaries.
+/// The environment variable with the directory of the binaries.
 pub const BIN_DIR_VARIABLE: &str = "NONET_BIN_DIR";
 
-/// Why a process cannot be used.
+/// The reason why a process cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such binary.
-    #[error("there is no {name}: {why}")]
+    /// The binary was not found.
+    #[error("the program {name} cannot be found: {why}")]
     NoBinary {
         /// Which.
         name: String,
-        /// What was tried.
+        /// The lookup that failed.
         why: String,
     },
-    /// The system refuses.
+    /// A call of the operating system failed.
     #[error("{name}: {what}: {cause}")]
     System {
-        /// Which process.
+        /// The name of the process.
         name: String,
-        /// What was to be done.
+        /// The attempted operation.
         what: &'static str,
-        /// Why not.
+        /// The error of the system.
         cause: io::Error,
     },
     /// The process has ended.
@@ -75,21 +75,21 @@ pub enum Error {
         /// The end of its log.
         last_words: String,
     },
-    /// It did not do in time what was waited for.
+    /// It did not reach a state in time.
     #[error("{name} is not {what} after {seconds} s: {last_words}")]
     TimedOut {
         /// Which.
         name: String,
-        /// What was waited for.
+        /// The awaited state.
         what: &'static str,
-        /// For how long.
+        /// The time limit in seconds.
         seconds: u64,
         /// The end of its log, or of its answer.
         last_words: String,
     },
 }
 
-/// How a process is to be started.
+/// The command of a process, with its arguments and its environment.
 #[derive(Clone, Debug)]
 pub struct Launch {
     name: String,
@@ -99,14 +99,13 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A controller of the workspace, which talks to the API server of `kubeconfig` and serves its diagnostics on a free
-    /// loopback port, and nothing on its usual one.
+    /// A controller of the workspace. It uses the API server of `kubeconfig`, and serves its diagnostics on a free loopback port and
+    /// nothing on its usual port.
     pub fn controller(name: &str, kubeconfig: &Path) -> Result<Self, Error> {
         Ok(Self::program(name, &find(name)?).controlling(kubeconfig))
     }
 
-    /// The same controller out of this program, which must call [`crate::controllers::main`] first: the program is started
-    /// again, as a process of its own.
+    /// The same controller, as a process of the running program, which must call [`crate::controllers::main`] first.
     pub fn own_controller(name: &str, kubeconfig: &Path) -> Result<Self, Error> {
         let program = std::env::current_exe();
         let program = program.map_err(|e| Error::NoBinary {
@@ -128,21 +127,21 @@ impl Launch {
         Self { name: name.to_owned(), binary: binary.to_owned(), arguments: Vec::new(), environment: Vec::new() }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// One more variable of the environment.
+    /// Adds an environment variable.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// What the process is called here; its binary's name otherwise.
+    /// Sets the name of the process in messages; the default is the name of its binary.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
@@ -170,12 +169,12 @@ impl Launch {
     }
 }
 
-/// What there is of a process while it runs.
+/// The state of a running process.
 struct Running {
     name: String,
     child: Mutex<Child>,
     log: Log,
-    /// Whether its end is wanted.
+    /// Whether its end is expected.
     dismissed: AtomicBool,
 }
 
@@ -191,7 +190,7 @@ impl Running {
     }
 }
 
-/// A process. Killed if it is dropped.
+/// A process, which is killed when this is dropped.
 pub struct Process {
     launch: Launch,
     running: Arc<Running>,
@@ -199,12 +198,12 @@ pub struct Process {
     clock: Clock,
 }
 
-/// Sees whether somebody else's process has ended although nobody told it to.
+/// Observes whether a process that another owner holds has ended unexpectedly.
 #[derive(Clone)]
 pub struct Witness(Weak<Running>);
 
 impl Witness {
-    /// Why it has ended, and the end of its log, if it has and nobody wanted it to.
+    /// The error and the end of the log of a process that has ended unexpectedly; `None` otherwise.
     pub fn ended(&self) -> Option<(Error, Vec<String>)> {
         let running = self.0.upgrade().filter(|running| !running.dismissed.load(Ordering::Relaxed))?;
         let error = running.check().err()?;
@@ -223,22 +222,22 @@ impl Process {
         self.pid
     }
 
-    /// What it has logged, the newest lines of it.
+    /// The newest lines of its log.
     pub fn log(&self) -> Vec<String> {
         self.running.log.lines()
     }
 
-    /// What it has cost so far; none once it has ended.
+    /// Its processor time and memory so far; `None` after its end.
     pub fn usage(&self) -> Option<Usage> {
         Usage::of(self.pid)
     }
 
-    /// Voluntary context switches of its running threads so far; none once it has ended.
+    /// Voluntary context switches of its running threads so far; `None` after its end.
     pub fn context_switches(&self) -> Option<u64> {
         usage::context_switches(self.pid)
     }
 
-    /// Where it serves its diagnostics, once it has said so.
+    /// The address of its diagnostics, after it has logged it.
     pub fn debug_address(&self) -> Option<SocketAddr> {
         self.running.log.debug_address()
     }
@@ -268,17 +267,17 @@ impl Process {
         get(address, path).await
     }
 
-    /// Why it does what it does with one object (`namespace/name`), in text for people.
+    /// Its explanation of one object (`namespace/name`), as text.
     pub async fn explain(&self, key: &str) -> io::Result<String> {
         Ok(self.get(&format!("/debug/explain?format=text&key={key}")).await?.1)
     }
 
-    /// Somebody who sees when it ends and was not to.
+    /// An observer of its unexpected end.
     pub fn witness(&self) -> Witness {
         Witness(Arc::downgrade(&self.running))
     }
 
-    /// Its end is wanted from now on.
+    /// Declares its end as expected.
     fn dismiss(&self) {
         self.running.dismissed.store(true, Ordering::Relaxed);
     }
@@ -295,12 +294,12 @@ impl Process {
         self.signal(rustix::process::Signal::KILL)
     }
 
-    /// Stops it where it is (SIGSTOP) until [`Self::resume`]: a process that hangs.
+    /// Pauses it by SIGSTOP until [`Self::resume`], so that it hangs.
     pub fn pause(&self) -> Result<(), Error> {
         self.signal(rustix::process::Signal::STOP)
     }
 
-    /// Lets it go on after [`Self::pause`].
+    /// Continues it after [`Self::pause`].
     pub fn resume(&self) -> Result<(), Error> {
         self.signal(rustix::process::Signal::CONT)
     }
@@ -327,7 +326,7 @@ impl Process {
         }
     }
 
-    /// Ends it in order: SIGTERM, and SIGKILL if that does not help within `timeout`.
+    /// Stops it by SIGTERM, and by SIGKILL if it has not ended within `timeout`.
     pub async fn stop(mut self, timeout: Duration) -> Result<ExitStatus, Error> {
         if self.running.child.lock().id().is_some() {
             self.terminate()?;
@@ -342,7 +341,7 @@ impl Process {
         }
     }
 
-    /// Starts the same program with the same arguments again, in place of this one, which is killed if it still runs.
+    /// Replaces it by a new process with the same arguments. A process that still runs is killed.
     pub fn restart(&mut self) -> Result<(), Error> {
         let next = self.launch.clone().start(&self.clock)?;
         *self = next;

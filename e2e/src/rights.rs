@@ -1,4 +1,4 @@
-//! The rights of controllers, as the manifests of `deploy/` give them.
+//! The rights of the controllers, from the manifests in `deploy/`.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -12,22 +12,22 @@ use crate::controllers::{self, NAMESPACE};
 const CONTROLLERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/controllers");
 /// The files of a controller that rights depend on.
 const FILES: [&str; 2] = ["serviceaccount.yaml", "rbac.yaml"];
-/// How long a server may take to grant what its roles say, and the time between two questions.
+/// The time limit for a server to grant the rights of new roles, and the period of the checks.
 const GRANTED: [Duration; 2] = [Duration::from_secs(30), Duration::from_millis(20)];
 
-/// Why rights cannot be given.
+/// The reason why rights cannot be granted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A manifest cannot be read.
     #[error("cannot read {0}: {1}")]
     File(String, std::io::Error),
-    /// A manifest is no YAML.
+    /// A manifest is not valid YAML.
     #[error("cannot read {0}: {1}")]
     Yaml(String, String),
-    /// The API server does not take it.
+    /// The API server refuses a role or a binding.
     #[error("cannot apply {0}: {1}")]
     Refused(String, Box<kube::Error>),
-    /// The API server took the roles and does not grant what they say.
+    /// The API server has stored the roles, and does not grant their rights in time.
     #[error("{0} is not granted: {1}")]
     NotGranted(String, Value),
 }
@@ -47,9 +47,9 @@ impl Default for Holder<'_> {
     }
 }
 
-/// Gives a user the rights of the manifests of a controller, and waits until the server grants them.
+/// Grants a user the rights of the manifests of a controller, and waits until they are in effect.
 ///
-/// `client` must be allowed to give them.
+/// `client` needs the right to grant them.
 pub async fn give(client: &kube::Client, clock: &Clock, controller: &str, holder: Holder<'_>) -> Result<(), Error> {
     let mut rights = Vec::new();
     for file in FILES {
@@ -68,7 +68,7 @@ pub async fn give(client: &kube::Client, clock: &Clock, controller: &str, holder
     Ok(())
 }
 
-/// The objects of a file, put into the namespace that the overlays put them into, and bound to the holder.
+/// The objects of a file, in the namespace of the overlays, and bound to the holder.
 fn objects(text: &str, holder: Holder<'_>) -> Result<Vec<Value>, String> {
     let mut objects: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|e| e.to_string().replace('\n', " "))?;
     for object in &mut objects {
@@ -94,7 +94,7 @@ fn objects(text: &str, holder: Holder<'_>) -> Result<Vec<Value>, String> {
     Ok(objects)
 }
 
-/// Applies an object, whatever is there.
+/// Applies an object, also over an existing one.
 async fn apply(client: &kube::Client, object: &Value) -> Result<(), kube::Error> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (api, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
@@ -122,7 +122,7 @@ fn last_right(role: &Value) -> Option<Value> {
     Some(right)
 }
 
-/// Waits until the server grants a right: a real one sees new roles through a watch.
+/// Waits until the server grants a right, because a real server gets new roles through a watch.
 async fn wait_until_granted(client: &kube::Client, clock: &Clock, user: &str, right: Value) -> Result<(), Error> {
     const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     let [patience, pause] = GRANTED;
@@ -167,7 +167,7 @@ mod tests {
             ask(&format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{}", definition.name))
                 .await
                 .map_or_else(|e| assert!(e.to_string().contains("not found"), "{e}"), drop);
-            // Whatever there is may have an owner: the garbage collector reads everything, and creates nothing of it.
+            // Every object may have an owner: the garbage collector reads all objects and creates none.
             let (secrets, post) = ("/api/v1/namespaces/default/secrets", http::Request::post);
             let refused = if definition.name == "gc-controller" { send(post(secrets)) } else { ask(secrets) };
             let error = refused.await.unwrap_err().to_string();

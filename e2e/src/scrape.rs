@@ -1,4 +1,4 @@
-//! Metrics of other processes, read from the Prometheus text they serve.
+//! Metrics of other processes, read from their Prometheus text.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ struct Sample {
 pub struct Samples(Vec<Sample>);
 
 impl Samples {
-    /// Reads Prometheus text; lines that are none are left out.
+    /// Reads Prometheus text; lines without a sample are left out.
     pub fn parse(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
     }
 
-    /// The sum of all samples of a name; none if there is none.
+    /// The sum of all samples of a name; `None` without samples.
     pub fn sum(&self, name: &str) -> Option<f64> {
         let mut found = self.0.iter().filter(|s| s.name == name).map(|s| s.value).peekable();
         found.peek().is_some().then(|| found.sum())
@@ -37,7 +37,7 @@ impl Samples {
     }
 }
 
-/// `name{label="value",...} number`, with or without labels, and perhaps a time behind it.
+/// Reads `name{label="value",...} number`, with or without labels, and with or without a time.
 fn sample(line: &str) -> Option<Sample> {
     let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);

@@ -1,8 +1,8 @@
-//! Which tests were skipped, and what they need.
+//! Records of skipped tests.
 //!
-//! A test that lacks something (kubectl, kube-controller-manager, a real API server) is skipped and passes. So that nobody takes it
-//! for a test that ran, it leaves a record beside the binaries of its profile, and removes it when it does run. The program
-//! `skipped` lists the records.
+//! A test that lacks a tool (kubectl, kube-controller-manager, a real API server) is skipped and passes. It leaves a record next to
+//! the binaries of its profile, so that it is not mistaken for a test that ran. When the test runs, it removes the record. The
+//! program `skipped` lists the records.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,9 @@ use std::{
 /// The directory of the records, in the directory of the profile.
 const DIRECTORY: &str = "skipped-tests";
 
-/// Notes that a test was skipped for want of something, or that it ran.
+/// Records that a test was skipped because a tool is missing, or that it ran.
 ///
-/// `test` is `<program>::<test>`. A record that cannot be written is said on standard error and fails no test.
+/// `test` is `<program>::<test>`. An error while writing the record is printed to standard error and fails no test.
 pub fn note(test: &str, lacking: Option<&str>) {
     let written = directory().and_then(|directory| write(&directory, test, lacking));
     if let Err(error) = written {
@@ -44,7 +44,7 @@ fn directory() -> io::Result<PathBuf> {
     Ok(beside.join(DIRECTORY))
 }
 
-/// The tests that were skipped when they were last run, by what they lack.
+/// The tests whose last run was skipped, by the tool that they lack.
 pub fn all() -> io::Result<BTreeMap<String, Vec<String>>> {
     read(&directory()?)
 }

@@ -1,14 +1,14 @@
-//! Suites: what a controller promises, tried with the real binaries on a whole cluster.
+//! Suites: tests of the real binaries on a whole cluster.
 //!
-//! A suite is a program with its own `main` ([`run`]) that starts one cluster ([`crate::cluster`]) and the controllers it is
-//! about ([`crate::process`]), runs its tests side by side, and prints and takes flags as `cargo test` does. Each test has
-//! a namespace of its own. What a test waits for and does not get is printed with everything that helps to see why: the
-//! objects, their events, and the controllers' own explanations.
+//! A suite is a program with its own `main` ([`run`]). It starts one cluster ([`crate::cluster`]) and the controllers under test
+//! ([`crate::process`]), and runs its tests in parallel. Its output and its flags are those of `cargo test`. Each test has its
+//! own namespace. If a condition is not met in time, the failure shows the objects, their Events, and the explanations of the
+//! controllers.
 //!
-//! Controllers have the rights that `deploy/` gives them and no others, under the admission plugin
-//! `OwnerReferencesPermissionEnforcement`; on the user's cluster they have those of the user.
+//! The controllers have only the rights that `deploy/` gives them, and the admission plugin
+//! `OwnerReferencesPermissionEnforcement` is on. On the cluster of a kubeconfig they have the rights of its user.
 //!
-//! `NONET_CONTROLLERS=none` starts no controllers: the suite tries those that run in the cluster already.
+//! With `NONET_CONTROLLERS=none` a suite starts no controllers, and tests those that already run in the cluster.
 
 mod describe;
 pub mod handover;
@@ -43,19 +43,19 @@ pub use request::{Client, PatchKind, Refused};
 pub use runner::{Condition, Suite, Test, run};
 pub use sandbox::nodes::{condition, is_ready};
 
-/// How long [`Context::until`] waits.
+/// The time limit of [`Context::until`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Leases of suites that do not try elections: a machine that is busy for half a minute costs nobody its Lease.
+/// The duration of Leases in suites that do not test elections: longer than a busy machine may delay a renewal.
 pub const PATIENT_ELECTION: &[&str] = &["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s"];
-/// How soon it looks again at first, and how seldom in the end: looking must not be what keeps the server busy.
+/// The first and the longest pause between two checks. The pauses grow, so that the checks do not keep the server busy.
 const LOOK_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
-/// Why a test failed: a text for people.
+/// The reason of a failed test, as text.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
 impl Failure {
-    /// A failure that says this.
+    /// A failure with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -73,20 +73,20 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// How a test ends.
+/// The result of a test.
 pub type Outcome = Result<(), Failure>;
 
-/// What all tests of a suite share.
+/// The parts that all tests of a suite share.
 pub struct Shared {
     /// The cluster.
     pub cluster: Cluster,
     /// The controllers, unless the cluster has them already.
     pub controllers: Vec<Process>,
-    /// A client that may do everything.
+    /// A client with all rights.
     pub client: Client,
 }
 
-/// What one test works with.
+/// The namespace, the clients and the controllers of one test.
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
@@ -96,7 +96,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Makes the namespace of a test.
+    /// Creates the namespace of a test.
     async fn new(shared: Arc<Shared>, test: &str) -> Result<Self, Failure> {
         let name: String = test.replace(|c: char| !c.is_ascii_alphanumeric(), "-").chars().take(40).collect();
         let name = name.trim_matches('-').to_ascii_lowercase();
@@ -123,7 +123,7 @@ impl Context {
         &self.shared.cluster
     }
 
-    /// Which kind of cluster it is.
+    /// The kind of the cluster.
     pub fn kind(&self) -> Kind {
         self.shared.cluster.kind()
     }
@@ -138,7 +138,7 @@ impl Context {
         self.start_with(None, name, flags).await
     }
 
-    /// The same as a user of its own, whose requests the sandbox counts by themselves.
+    /// The same with a separate user, whose requests the sandbox counts separately.
     pub async fn start_as(&self, user: &str, name: &str, flags: &[&str]) -> Result<Process, Failure> {
         self.start_with(Some(user), name, flags).await
     }
@@ -153,7 +153,7 @@ impl Context {
         Ok(process)
     }
 
-    /// Fails at once, with the end of its log, if a controller has ended that nobody told to: nothing will come of waiting.
+    /// Fails with the end of the log if a controller has ended unexpectedly, because further waiting would be useless.
     fn check_controllers(&self) -> Outcome {
         let all = self.shared.controllers.iter().map(Process::witness);
         let own = self.started.lock().clone();
@@ -168,7 +168,7 @@ impl Context {
         &self.namespace
     }
 
-    /// A client that may do everything, in all namespaces.
+    /// A client with all rights in all namespaces.
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
@@ -215,12 +215,12 @@ impl Context {
         self.client().delete(resource, &self.namespace, name, &options).await
     }
 
-    /// Waits until `look` finds something. Fails with all there is to know if it does not within [`PATIENCE`].
+    /// Waits until `look` returns a value. Fails with a description of the namespace after [`PATIENCE`].
     pub async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> Result<T, Failure> {
         self.until_within(what, PATIENCE, look).await
     }
 
-    /// Waits until `look` finds something, for so long.
+    /// Waits until `look` returns a value, with another time limit.
     pub async fn until_within<T>(
         &self,
         what: &str,
@@ -237,21 +237,24 @@ impl Context {
             self.check_controllers()?;
             if clock.instant() >= deadline {
                 let picture = self.describe().await;
-                return Err(Failure(format!("waited {} s in vain for {what}\n{picture}", patience.as_secs())));
+                return Err(Failure(format!(
+                    "timed out after {} s while waiting for {what}\n{picture}",
+                    patience.as_secs()
+                )));
             }
             clock.sleep(wait).await;
             wait = wait.mul_f64(1.25).min(LOOK_EVERY[1]);
         }
     }
 
-    /// Checks that `holds` is true now and stays so for a while.
+    /// Checks that `holds` is true for the whole time.
     pub async fn stays(&self, what: &str, long: Duration, holds: impl AsyncFn() -> bool) -> Outcome {
         let clock = self.cluster().clock();
         let deadline = clock.instant() + long;
         loop {
             self.check_controllers()?;
             if !holds().await {
-                return self.fail(&format!("it did not stay so that {what}")).await;
+                return self.fail(&format!("this did not hold for the whole time: {what}")).await;
             }
             if clock.instant() >= deadline {
                 return Ok(());
@@ -260,12 +263,12 @@ impl Context {
         }
     }
 
-    /// Waits for so long.
+    /// Sleeps for this time.
     pub async fn sleep(&self, long: Duration) {
         self.cluster().clock().sleep(long).await;
     }
 
-    /// Fails with all there is to know.
+    /// Fails with a description of the namespace.
     pub async fn fail<T>(&self, why: &str) -> Result<T, Failure> {
         Err(Failure(format!("{why}\n{}", self.describe().await)))
     }
@@ -275,7 +278,7 @@ impl Context {
         if holds { Ok(()) } else { self.fail(why).await }
     }
 
-    /// Waits until a Deployment has rolled out: everything updated, available and observed, nothing old left.
+    /// Waits until a Deployment has rolled out: all Pods are updated and available, the status is observed, and no old Pods are left.
     pub async fn rolled_out(&self, name: &str) -> Result<Value, Failure> {
         self.until(&format!("Deployment {name} to be rolled out"), async || {
             self.get(resources::DEPLOYMENTS, name).await.ok().filter(objects::is_rolled_out)
@@ -325,12 +328,12 @@ impl Context {
         Recorder::start(self).await
     }
 
-    /// Everything that helps to see what is going on in the namespace.
+    /// A description of the state of the namespace: objects, Events and explanations.
     pub async fn describe(&self) -> String {
         describe::namespace(self).await
     }
 
-    /// Removes the namespace and what is in it.
+    /// Removes the namespace and its objects.
     async fn clean(&self) -> Result<(), Refused> {
         let client = self.client();
         if !self.cluster().manages_namespaces() {
@@ -351,5 +354,5 @@ impl Context {
     }
 }
 
-/// A test as a suite lists it.
+/// A test in the list of a suite.
 pub type TestFn = fn(Context) -> LocalBoxFuture<'static, Outcome>;

@@ -1,4 +1,4 @@
-//! Tools that suites use where they are installed.
+//! Optional tools of the suites, such as kubectl.
 
 use std::{
     env,

@@ -100,15 +100,20 @@ async fn the_example_is_done_although_a_controller_is_killed() {
 }
 
 async fn the_example_is_judged_by_the_parts_whose_controllers_run() {
+    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("playground.svg");
     let mut playground = playground(&[
         "--exit-when-done",
         "--controllers",
         "deployment-controller,replicaset-controller,job-controller",
+        "--svg",
+        picture.to_str().unwrap(),
     ]);
     assert_eq!(playground.ended(PATIENCE).await.unwrap().code(), Some(0), "{}", playground.log().join("\n"));
     let log = playground.log().join("\n");
     assert!(log.contains("Job shop/migrate complete: succeeded 4/4"), "{log}");
     assert!(log.contains("the example is done"), "{log}");
+    let picture = std::fs::read_to_string(picture).unwrap();
+    assert!(picture.contains(">Deployment shop/web") && picture.contains(">complete</text>"), "{picture}");
 }
 
 async fn pods_leave_a_node_that_is_switched_off_and_it_comes_back() {

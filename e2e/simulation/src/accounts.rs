@@ -105,7 +105,7 @@ impl Accounts {
         let of_writes = account.sent(|action| action.writes && action.resource.plural != "events");
         let (action, sent) = of_writes.into_iter().find(|(action, sent)| left(action) != *sent)?;
         let (what, left) = (format!("{} {} {}", action.method, action.resource.plural, action.name), left(&action));
-        Some(format!("{what}: sent {sent} times as the account says, and {left} left"))
+        Some(format!("{what}: the account has it {sent} times, and it was sent {left} times"))
     }
 }
 
@@ -168,7 +168,7 @@ impl AccountObserver for Observer {
         violations.extend(unexplained.map(|entry| {
             let (expected, sent) = (entry.expected, entry.sent);
             let what =
-                format!("{process}: {entry}: expected {expected} times, sent {sent} times, and nothing says why");
+                format!("{process}: {entry}: the forecast has it {expected} times, and it was sent {sent} times; the account has no reason");
             ("forecasts-are-kept", what)
         }));
         self.hub.seen.lock().violations.extend(violations);

@@ -1,4 +1,4 @@
-//! The program: reads its command line, makes runs, prints what they show.
+//! The program: reads its command line, makes runs, and prints their results.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
     match command(&flags) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Who reads has read enough.
+        // The reader has closed the pipe and needs no message.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             command_line::complain(NAME, &error);
@@ -80,29 +80,32 @@ fn list() -> io::Result<()> {
         let interferences: Vec<_> = suite.interferences.iter().map(|i| i.name).collect();
         writeln!(out, "  interferences: {}", interferences.join(", "))?;
         for invariant in suite.invariants.iter().copied().flatten() {
-            writeln!(out, "  after every write: {:<34} ({})", invariant.name, invariant.spec)?;
+            writeln!(out, "  at every write: {:<34} ({})", invariant.name, invariant.spec)?;
         }
         for promise in suite.promises.iter().copied().flatten() {
-            writeln!(out, "  in the end:        {:<34} ({})", promise.name, promise.spec)?;
+            writeln!(out, "  at the end:     {:<34} ({})", promise.name, promise.spec)?;
         }
         writeln!(out)?;
     }
-    writeln!(out, "of every run")?;
+    writeln!(out, "oracles of every run")?;
     for (name, what) in ORACLES {
         writeln!(out, "  {name:<22} {what}")?;
     }
-    writeln!(out, "\nperturbations (K counts the writes of the controllers from 1; several with commas between)")?;
+    writeln!(
+        out,
+        "\nperturbations (K is the number of a write of the controllers, from 1; commas separate several perturbations)"
+    )?;
     for (form, what) in FORMS {
         writeln!(out, "  {form:<26} {what}")?;
     }
-    writeln!(out, "\nhostile neighbours (possible beside every scenario, planned for the suite neighbour)")?;
+    writeln!(out, "\nhostile neighbours (possible in every scenario, planned in the suite neighbour)")?;
     for neighbour in NEIGHBOURS {
         writeln!(out, "  {:<22} {}", neighbour.name, neighbour.about)?;
     }
     Ok(())
 }
 
-/// One run, and the unperturbed one it is judged by.
+/// Makes one run, and the unperturbed run with which it is compared.
 fn single(flags: &Flags) -> io::Result<bool> {
     let text = flags.perturb.as_deref().unwrap_or("none");
     let perturbation: Perturbation = text.parse().map_err(io::Error::other)?;
@@ -119,15 +122,15 @@ fn single(flags: &Flags) -> io::Result<bool> {
         writeln!(out, "{}/{} {perturbation} seed {}", suite.name, scenario.name, flags.fixed_seed())?;
         writeln!(
             out,
-            "  {writes} writes of the controllers ({} unperturbed), {} in all, {} requests, {} in the cluster, hash {hash:016x}",
+            "  {writes} writes of the controllers ({} unperturbed), {} writes in total, {} requests, {} of virtual time, hash {hash:016x}",
             baseline.points.len(),
             outcome.writes,
             outcome.requests,
             common::duration::format(time),
         )?;
-        writeln!(out, "  waits of the users: {:.1?} ({:.1?} unperturbed)", outcome.waits, baseline.waits)?;
+        writeln!(out, "  waiting times of the users: {:.1?} ({:.1?} unperturbed)", outcome.waits, baseline.waits)?;
         if outcome.beside > 0 {
-            writeln!(out, "  {} writes of the controllers for the neighbour", outcome.beside)?;
+            writeln!(out, "  {} further writes of the controllers for the objects of the neighbour", outcome.beside)?;
         }
         if flags.trace && violation.is_none() {
             print_writes(&mut out, &outcome)?;
@@ -150,24 +153,24 @@ fn print_writes(out: &mut impl io::Write, outcome: &Outcome) -> io::Result<()> {
 fn print_failure(out: &mut impl io::Write, failure: &Failure) -> io::Result<()> {
     let Failure { task, violation: Violation { oracle, spec, what }, outcome } = failure;
     writeln!(out, "\nVIOLATED {oracle} ({spec}): {what}")?;
-    writeln!(out, "  writes until then:")?;
+    writeln!(out, "  writes until the violation:")?;
     print_writes(out, outcome)?;
     let mut sent: BTreeMap<String, u32> = BTreeMap::new();
     for point in &outcome.points {
         *sent.entry(format!("{} {} {}", point.program, point.method, point.resource)).or_default() += 1;
     }
-    writeln!(out, "  writes sent, refused ones included: {sent:?}")?;
-    writeln!(out, "  decisions:")?;
+    writeln!(out, "  numbers of sent writes, with the refused ones: {sent:?}")?;
+    writeln!(out, "  last decisions:")?;
     for line in decisions(&outcome.story.explain) {
         writeln!(out, "    {line}")?;
     }
     writeln!(out, "  reproduce: {}", reproduce(task))
 }
 
-/// How many decisions of each loop are shown, newest first.
+/// The number of decisions of each loop in a report, newest first.
 const DECISIONS: usize = 12;
 
-/// What the loops of each program decided last and why, and what fails now.
+/// The last decisions of the loops of each program with their reasons, and the failing keys.
 fn decisions(explain: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -186,21 +189,21 @@ fn decisions(explain: &Value) -> Vec<String> {
     lines
 }
 
-/// The line that makes a run again.
+/// The command that repeats a run.
 pub fn reproduce(task: &Task) -> String {
     let Task { suite, scenario, perturbation, seed } = task;
     let (binary, suite) = ("cargo run -p simulation --", suite.name);
     format!("{binary} --scenario {suite}/{scenario} --perturb {perturbation} --seed {seed}")
 }
 
-/// Says what runs show while they are made.
+/// Reports the results of runs while other runs are made.
 struct Teller {
-    /// How many failures are told in full.
+    /// The number of failures that are reported with all details.
     full: usize,
     told: Mutex<usize>,
-    /// Whether the sum of each group is told.
+    /// Whether the sums of each group are printed.
     sums: bool,
-    /// The violations that are told in one line, because they are known.
+    /// The known violations, which are reported in one line.
     known: Vec<Known>,
 }
 
@@ -210,7 +213,7 @@ impl Teller {
     }
 }
 
-// A reader that has gone away has read enough.
+// An error means that the reader has closed the pipe, and needs no message.
 impl Listener for Teller {
     fn failed(&self, failure: &Failure) {
         if let Some(known) = self.known.iter().find(|known| known.explains(&failure.task, failure.violation.oracle)) {
@@ -250,7 +253,7 @@ fn all(flags: &Flags) -> io::Result<bool> {
         let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
         let mut perturbations = plan::all(suite, baseline);
         perturbations.retain(|p| flags.perturb.as_ref().is_none_or(|start| p.to_string().starts_with(start)));
-        // One family after the other, as they are told.
+        // Sorted by family, in the order of the report.
         perturbations.sort_by_key(Perturbation::family);
         let scenario = scenario.name;
         let task = |perturbation| Task { suite, scenario, perturbation, seed: flags.fixed_seed() };
@@ -260,9 +263,9 @@ fn all(flags: &Flags) -> io::Result<bool> {
     print_total(&report.into_inner(), &[], &clock, began)
 }
 
-/// How many scenarios a round of random runs takes ...
+/// The number of scenarios in a round of random runs ...
 const ROUND: usize = 16;
-/// ... and how many runs it makes of each.
+/// ... and the number of runs of each scenario.
 const RUNS: usize = 4;
 
 fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
@@ -273,11 +276,11 @@ fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
     let chosen = explore::scenarios(flags.scenario.as_deref());
     let known = regressions::known().map_err(io::Error::other)?;
     let teller = Teller::new(flags, false, known.clone());
-    // Short enough to be typed.
+    // Short enough to type.
     let mut seed = flags.seed.unwrap_or_else(|| clock.random_u64() % 1_000_000_000);
     let budget_text = duration::format(budget);
-    writeln!(io::stdout(), "random runs from seed {seed}; the same again: --budget {budget_text} --seed {seed}")?;
-    // Each round has its own seed, and its own unperturbed runs to be judged by.
+    writeln!(io::stdout(), "random runs from seed {seed}; to repeat them: --budget {budget_text} --seed {seed}")?;
+    // Each round has its own seed and its own unperturbed runs for comparison.
     for round in chosen.chunks(ROUND).cycle() {
         if !in_time() {
             break;
@@ -326,18 +329,18 @@ fn hours(sum: Sum) -> f64 {
     sum.seconds as f64 / 3600.0
 }
 
-/// Prints the sum of all runs; whether nothing went wrong that is not known.
+/// Prints the sums over all runs. Returns whether there are only known violations.
 fn print_total(report: &Report, known: &[Known], clock: &Clock, began: Instant) -> io::Result<bool> {
     let (total, took) = (report.total(), clock.instant() - began);
     let new = report.new_failures(known).count() as u64;
     let of_known = match total.violations - new {
         0 => String::new(),
-        known => format!(", and {known} that are known"),
+        known => format!(", and {known} known violations"),
     };
     let rate = hours(total) / (took.as_secs_f64() / 60.0).max(f64::EPSILON);
     writeln!(
         io::stdout().lock(),
-        "\n{} runs, {} writes, {:.0} hours in the cluster in {:.0} s ({rate:.0} a minute), violations = {new}{of_known}",
+        "\n{} runs, {} writes, {:.0} hours of virtual time in {:.0} s ({rate:.0} hours per minute), violations = {new}{of_known}",
         total.runs,
         total.writes,
         hours(total),

@@ -326,21 +326,20 @@ impl Hub {
                 return Fate::Refused(500);
             }
             if asked.query.split('&').any(|part| part == "resourceVersion=0") {
-                let what = format!("{} reads {resource} from version 0, which may be served stale", process.identity);
+                let what = format!("{} reads {resource} from version 0, which may give old data", process.identity);
                 seen.violations.push(("reads-are-consistent", what));
             }
             return Fate::Served;
         }
         if process.is_deposed() {
-            let what =
-                format!("{} sends {} {} after it has lost its lease", process.identity, asked.method, asked.path);
+            let what = format!("{} sent {} {} after it had lost its Lease", process.identity, asked.method, asked.path);
             seen.violations.push(("only-leaders-write", what));
         }
         if resource == "events" {
             return Fate::Served;
         }
         if !process.accounts.leaves(asked) {
-            let what = format!("{} sends {} {}, and no account shows it", process.identity, asked.method, asked.path);
+            let what = format!("{} sent {} {}, which is in no account", process.identity, asked.method, asked.path);
             seen.violations.push(("accounts-are-complete", what));
         }
         // Faults count the writes that the neighbour does not cause, so that they mean the same with and without it.

@@ -38,8 +38,11 @@ pub fn judge(perturbation: &Perturbation, unperturbed: &Outcome, outcome: &Outco
     let more = MORE + perturbation.0.iter().map(more).sum::<usize>();
     let (writes, bound) = (outcome.points.len(), unperturbed.points.len() * TIMES + more);
     if writes > bound {
-        let what = format!("{writes} writes, where {} do unperturbed and {bound} may", unperturbed.points.len());
-        return Some(Violation { oracle: "work-is-bounded", spec: "DESIGN 7.3", what });
+        let what = format!(
+            "{writes} writes; the unperturbed run makes {}, and at most {bound} are allowed",
+            unperturbed.points.len()
+        );
+        return Some(Violation { oracle: "work-is-bounded", spec: "every run", what });
     }
     if perturbation.changes_the_wish() {
         return None;
@@ -50,8 +53,8 @@ pub fn judge(perturbation: &Perturbation, unperturbed: &Outcome, outcome: &Outco
         differences(&unperturbed.end, &outcome.end)
     };
     if !differences.is_empty() {
-        let what = format!("the end is another one:\n    {}", differences.join("\n    "));
-        return Some(Violation { oracle: "ends-the-same", spec: "DESIGN 7.3", what });
+        let what = format!("the final state differs:\n    {}", differences.join("\n    "));
+        return Some(Violation { oracle: "ends-the-same", spec: "every run", what });
     }
     // Other faults delay by themselves, and hit something else when the order of the writes is another one.
     perturbation.has_only_neighbours().then(|| delay(unperturbed, outcome)).flatten()
@@ -63,9 +66,8 @@ pub fn delay(alone: &Outcome, beside: &Outcome) -> Option<Violation> {
     let (number, (alone, beside)) =
         waits.find(|(_, (alone, beside))| **beside > **alone * LONGER_PERCENT / 100 + LONGER)?;
     let (number, alone, beside) = (number + 1, alone.as_secs_f64(), beside.as_secs_f64());
-    let what =
-        format!("wait {number} of the users takes {beside:.1} s beside a neighbour, and {alone:.1} s without it");
-    Some(Violation { oracle: "neighbours-do-not-delay", spec: "DESIGN 3", what })
+    let what = format!("wait {number} of the users takes {beside:.1} s with a neighbour, and {alone:.1} s without it");
+    Some(Violation { oracle: "neighbours-do-not-delay", spec: "every run", what })
 }
 
 /// An end without what depends on how much had happened when a deadline passed: how many Pods of a Job had failed by then.
@@ -86,24 +88,24 @@ fn without_haste(end: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
 
 /// What those oracles are, for a list.
 pub const ORACLES: &[(&str, &str)] = &[
-    ("ends-the-same", "the state in the end is that of the unperturbed run, names, times and nodes aside"),
+    ("ends-the-same", "the final state is that of the unperturbed run, except for names, times and nodes"),
     (
         "work-is-bounded",
-        "writes, refused ones included, are at most twice those of the unperturbed run and 40; 100 more with a user who interferes, 150 more with refusals",
+        "the number of writes, with the refused ones, is at most twice that of the unperturbed run plus 40; plus 100 with an interfering user, plus 150 with refusals",
     ),
     (
         "neighbours-do-not-delay",
-        "beside a hostile neighbour, each wait of the users takes at most 1.5 times as long as without it and 5 s",
+        "with a hostile neighbour, each wait of the users takes at most 1.5 times as long as without it, plus 5 s",
     ),
-    ("rests", "nothing is written in an hour after the end"),
-    ("gets-there", "writing ends, and what users wait for happens"),
-    ("users-are-served", "no step of a user is refused"),
-    ("statuses-are-valid", "no status is refused because it breaks the server's rules"),
-    ("only-leaders-write", "no write leaves a process that has lost its lease"),
+    ("rests", "there are no writes in the hour after the end"),
+    ("gets-there", "the writes end, and the conditions that users wait for are met"),
+    ("users-are-served", "the server refuses no step of a user"),
+    ("statuses-are-valid", "the server refuses no status as invalid"),
+    ("only-leaders-write", "a process that has lost its Lease sends no writes"),
     (
         "accounts-are-complete",
-        "each write that leaves is in the account of a sync, as explain shows it, as often, and under the same name or with the same beginning of a generated one; and nothing else is",
+        "the accounts of the syncs, which /debug/explain shows, contain exactly the writes that are sent, with their names or the prefixes of generated names",
     ),
-    ("forecasts-are-kept", "a sync that does otherwise than its forecast says why in its account"),
-    ("reads-are-consistent", "no list or watch starts from version 0, which a lagging server may answer"),
+    ("forecasts-are-kept", "the account of a sync that deviates from its forecast has the reason"),
+    ("reads-are-consistent", "no list or watch starts from version 0, which a server may answer with old data"),
 ];

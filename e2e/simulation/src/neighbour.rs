@@ -60,17 +60,17 @@ pub(super) fn namespace() -> Value {
 pub const NEIGHBOURS: &[Neighbour] = &[
     Neighbour {
         name: "refused",
-        about: "controllers of 2,147,483,647 Pods each, all of which a quota refuses",
+        about: "controllers of 2,147,483,647 Pods each, which a quota refuses",
         objects: refused,
     },
     Neighbour {
         name: "unready",
-        about: "a StatefulSet of 2,147,483,647 ordered Pods, the first of which never becomes ready; rollouts without end",
+        about: "a StatefulSet of 2,147,483,647 ordered Pods whose first Pod never becomes ready, and rollouts that never complete",
         objects: unready,
     },
     Neighbour {
         name: "cronjobs",
-        about: "CronJobs with garbage in their annotations and the largest limits, whose Jobs a quota stops",
+        about: "CronJobs with invalid annotations and the largest limits, whose Jobs a quota refuses",
         objects: cronjobs,
     },
     Neighbour {
@@ -78,20 +78,20 @@ pub const NEIGHBOURS: &[Neighbour] = &[
         about: "Endpoints of 3,000 addresses, and a Service for each of a hundred ports",
         objects: addresses,
     },
-    Neighbour { name: "crowd", about: "100 ReplicaSets that fail at once, and again and again", objects: crowd },
+    Neighbour { name: "crowd", about: "100 ReplicaSets that fail at the same time, repeatedly", objects: crowd },
     Neighbour {
         name: "daemons",
-        about: "20 DaemonSets, half of them with Pods that a quota refuses, half with Pods that never become ready",
+        about: "20 DaemonSets, half of them with Pods that a quota refuses, and half with Pods that never become ready",
         objects: daemons,
     },
     Neighbour {
         name: "owners",
-        about: "objects in a circle, and 50 with 40 owners each, of kinds and names that there are not",
+        about: "objects that own each other in a circle, and 50 objects with 40 owners each whose kinds and names do not exist",
         objects: owners,
     },
     Neighbour {
         name: "strays",
-        about: "50 Pods on nodes that are not there, and on one that is, with a hundred tolerations each",
+        about: "50 Pods with a hundred tolerations each, on one existing node and on nodes that do not exist",
         objects: strays,
     },
 ];

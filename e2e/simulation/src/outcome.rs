@@ -274,7 +274,7 @@ pub(super) fn differences(wanted: &BTreeMap<String, u32>, got: &BTreeMap<String,
     for object in wanted.keys().chain(got.keys().filter(|object| !wanted.contains_key(*object))) {
         let (a, b) = (count(wanted, object), count(got, object));
         if a != b {
-            out.push(format!("unperturbed {a}, here {b}: {object}"));
+            out.push(format!("unperturbed run {a}, this run {b}: {object}"));
         }
     }
     out
@@ -322,6 +322,13 @@ mod tests {
     fn differences_name_both_sides() {
         let end = |objects: &[(&str, u32)]| objects.iter().map(|(o, n)| ((*o).to_owned(), *n)).collect();
         let lines = differences(&end(&[("a", 2), ("b", 1)]), &end(&[("a", 1), ("c", 1)]));
-        assert_eq!(lines, ["unperturbed 2, here 1: a", "unperturbed 1, here 0: b", "unperturbed 0, here 1: c"]);
+        assert_eq!(
+            lines,
+            [
+                "unperturbed run 2, this run 1: a",
+                "unperturbed run 1, this run 0: b",
+                "unperturbed run 0, this run 1: c"
+            ]
+        );
     }
 }

@@ -117,27 +117,33 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The simplest of each kind, as the list of perturbations shows them.
 pub const FORMS: &[(&str, &str)] = &[
-    ("none", "nothing goes wrong"),
-    ("crash:before@K", "the process that makes write K crashes before it leaves"),
-    ("crash:after-effect@K", "... after it took effect and before it is answered"),
-    ("crash:after-response@K", "... after it is answered"),
-    ("error:E@K", "write K is answered with 409, 429, 500, 500-after (it took effect), 503, cut, cut-after"),
-    ("reject:403@K+D", "writes like write K are refused for the time D, with 403 or 422"),
-    ("unread@K+D", "from write K on all that the process reads is answered with 500 for the time D; watches go on"),
-    ("hold:P/R@K+D", "from write K on program P hears nothing of resource R for the time D"),
-    ("lag@K+D", "crash, and the restarted process hears of everything D later than it happens"),
-    ("missed@K+D", "the process is cut off for D, and what happened is forgotten (410)"),
-    ("recreate@K+D", "a Pod is deleted and recreated under its name while nothing is heard of Pods for D"),
+    ("none", "no fault"),
+    ("crash:before@K", "the process that makes write K crashes before it sends the request"),
+    ("crash:after-effect@K", "... after the write took effect, and before the answer"),
+    ("crash:after-response@K", "... after the answer"),
+    (
+        "error:E@K",
+        "write K fails: 409, 429, 500, 503, cut (the connection breaks); 500-after and cut-after: it took effect",
+    ),
+    ("reject:403@K+D", "writes of the same kind as write K are refused for the time D, with 403 or 422"),
+    ("unread@K+D", "from write K on, all reads of the process are answered with 500 for the time D; watches continue"),
+    ("hold:P/R@K+D", "from write K on, program P gets no events of resource R for the time D"),
+    ("lag@K+D", "crash, and the restarted process gets all events with a delay of D"),
+    ("missed@K+D", "the process is cut off for D, and the server no longer has the events of that time (410)"),
+    (
+        "recreate@K+D",
+        "a Pod is deleted and recreated with the same name, while the process gets no events of Pods for D",
+    ),
     ("failover@K", "a second replica takes over after write K"),
     (
         "stale-standby@K+D",
-        "the same with the next write, by a replica that hears of nothing from shortly after write K on, for D more",
+        "the same after the next write, with a replica that gets no events from shortly after write K until D later",
     ),
-    ("paused-leader@K+D", "the leader hangs after write K, is replaced, and wakes up after D with its plan half done"),
+    ("paused-leader@K+D", "the leader hangs after write K, is replaced, and continues its plan after D"),
     ("clock:S@K", "the clock of the process jumps by S (+2h, -1s)"),
-    ("interfere:I@K", "a user does I, listed with its suite; what can be taken back is"),
+    ("interfere:I@K", "a user makes the interference I of the suite, and reverses it if possible"),
     ("neighbour:N@K", "the hostile neighbour N, listed below, creates its objects in its own namespace"),
-    ("...@stepK", "before the users' step K, of what can happen without a write: hold, missed, failover, clock, ..."),
+    ("...@stepK", "before step K of the users, for faults that need no write: hold, missed, failover, clock, ..."),
 ];
 
 impl Kind {

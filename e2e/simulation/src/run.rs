@@ -194,8 +194,8 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
                         if run.perturbation.changes_the_wish() {
                             break;
                         }
-                        let what = format!("step {} waits for {when:?} in vain", number + 1);
-                        return Err(Violation { oracle: "gets-there", spec: "DESIGN 7.3", what });
+                        let what = format!("step {} waited for {when:?}, which did not happen in time", number + 1);
+                        return Err(Violation { oracle: "gets-there", spec: "every run", what });
                     }
                     pass(stage, notes, LOOK).await?;
                 }
@@ -208,8 +208,8 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
             // Another user may have taken away what this one meant, or made it already.
             Err(refused) if matches!(refused.code, 404 | 409) && run.perturbation.changes_the_wish() => {}
             Err(refused) => {
-                let what = format!("step {} is refused: {refused}", number + 1);
-                return Err(Violation { oracle: "users-are-served", spec: "DESIGN 7.3", what });
+                let what = format!("the server refused step {}: {refused}", number + 1);
+                return Err(Violation { oracle: "users-are-served", spec: "every run", what });
             }
         }
     }
@@ -222,14 +222,14 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
     let after = count();
     if after.1 > before.1 && after.0 == before.0 {
         let last = stage.hub.seen.lock().points.last().cloned();
-        let what = format!("{} vain writes in an hour of rest, the last: {last:?}", after.1 - before.1);
-        return Err(Violation { oracle: "rests", spec: "DESIGN 7.3", what });
+        let what = format!("{} writes without effect in the hour of rest; the last one: {last:?}", after.1 - before.1);
+        return Err(Violation { oracle: "rests", spec: "every run", what });
     }
     if after.0 > before.0 {
         let world = stage.world.lock();
         let last = world.log().last().map(|logged| logged.line(logged.at)).unwrap_or_default();
-        let what = format!("{} writes in an hour of rest, the last: {last}", after.0 - before.0);
-        return Err(Violation { oracle: "rests", spec: "DESIGN 7.3", what });
+        let what = format!("{} writes in the hour of rest; the last one: {last}", after.0 - before.0);
+        return Err(Violation { oracle: "rests", spec: "every run", what });
     }
     Ok(())
 }
@@ -241,7 +241,7 @@ async fn pass(stage: &Stage, notes: &Shared, time: Duration) -> Result<(), Viola
         return Err(violation);
     }
     let first = stage.hub.seen.lock().violations.first().cloned();
-    first.map_or(Ok(()), |(oracle, what)| Err(Violation { oracle, spec: "DESIGN 5", what }))
+    first.map_or(Ok(()), |(oracle, what)| Err(Violation { oracle, spec: "every run", what }))
 }
 
 /// Waits until every fault is over and nothing has been written for so long. Returns the time from now to the last write.
@@ -260,8 +260,8 @@ async fn settle(stage: &Stage, notes: &Shared, quiet: Duration) -> Result<Durati
             return Ok(changed - began);
         }
         if now > patience {
-            let what = format!("something is still written after {} hours", PATIENCE.as_secs() / 3600);
-            return Err(Violation { oracle: "gets-there", spec: "DESIGN 7.3", what });
+            let what = format!("there are still writes after {} hours", PATIENCE.as_secs() / 3600);
+            return Err(Violation { oracle: "gets-there", spec: "every run", what });
         }
         pass(stage, notes, if busy { LOOK * 4 } else { left }).await?;
     }

@@ -1,7 +1,7 @@
-//! What a whole cluster does, followed by a watch for each kind: whether all objects are as their specs want them, and how long
-//! the controllers take to react.
+//! An observer of a whole cluster, with a watch for each kind. It knows whether all objects are as their specs ask for, and how
+//! long the controllers take to react.
 //!
-//! Every event costs a constant amount of work, so that following tens of thousands of Pods does not slow down what is measured.
+//! Each event takes constant time, so that observing tens of thousands of Pods does not slow down the measured processes.
 
 mod reactions;
 mod watched;
@@ -42,7 +42,7 @@ const ENDPOINT_SLICE: &str = "endpointslice-controller";
 const GARBAGE: &str = "gc-controller";
 const NODE: &str = "node-lifecycle-controller";
 
-/// The kinds that are followed, besides EndpointSlices.
+/// The observed kinds, besides EndpointSlices.
 const KINDS: [Resource; 7] = [
     resources::DEPLOYMENTS,
     resources::REPLICA_SETS,
@@ -53,7 +53,7 @@ const KINDS: [Resource; 7] = [
     resources::PODS,
 ];
 
-/// The controller that keeps the status of a kind of owner, with the rules of that status.
+/// The controller that writes the status of a kind of owner, with the rules of that status.
 fn keeper_of(kind: &str) -> Option<&'static str> {
     match kind {
         "Deployment" => Some(DEPLOYMENT),
@@ -64,54 +64,54 @@ fn keeper_of(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// A dependent, as the garbage collector's work is measured on it.
+/// A dependent whose deletion by the garbage collector is measured.
 #[derive(Clone, Debug)]
 struct Dependent {
     uid: Uid,
     is_deleting: bool,
 }
 
-/// What the watches have shown.
+/// The state that the watches have shown.
 #[derive(Default)]
 struct State {
     /// Only objects in namespaces with this prefix count, and all Nodes.
     prefix: String,
     /// The number of objects by plural name.
     counts: BTreeMap<&'static str, usize>,
-    /// Objects that are not as their specs want them.
+    /// Objects that are not as their specs ask for.
     unsettled: BTreeMap<Uid, String>,
-    /// Generations that the bench has written: an object is not settled before its watch shows them.
+    /// Generations that the bench has written. An object is not settled before its watch shows its generation.
     expected: HashMap<Uid, i64>,
     generations: HashMap<Uid, i64>,
-    /// Pods that are being deleted.
+    /// Terminating Pods.
     terminating: usize,
-    /// Pods that neither belong to a DaemonSet nor are being deleted, by node.
+    /// Pods that belong to no DaemonSet and are not terminating, by node.
     movable: BTreeMap<String, usize>,
     /// Ready dependents by owner: Pods, or ready Pods of ReplicaSets.
     ready: HashMap<Uid, i64>,
     /// Ready Pods in the status of each owner.
     told: HashMap<Uid, i64>,
     dependents: HashMap<Uid, Vec<Dependent>>,
-    /// Dependents whose owner is gone and that are not being deleted yet.
+    /// Dependents whose owner is gone and that are not terminating yet.
     orphans: HashSet<Uid>,
-    /// CronJobs of which a Job was seen that was due later than `firing_from`.
+    /// CronJobs with a Job that was due after `firing_from`.
     fired: HashSet<Uid>,
     firing_from: Option<Timestamp>,
     served: served::State,
     reactions: Reactions,
 }
 
-/// Follows a cluster for as long as it lives.
+/// Observes a cluster until it is dropped.
 pub(super) struct Observer {
     state: Arc<Mutex<State>>,
     _objects: Vec<Informer<Watched>>,
     _slices: Informer<served::Slice>,
-    /// The gate of the client is open for as long as this lives.
+    /// Keeps the gate of the client open.
     _keeper: Keeper,
 }
 
 impl Observer {
-    /// Follows the objects of all namespaces with this prefix, and all Nodes.
+    /// Starts to observe all Nodes, and the objects of all namespaces with this prefix.
     pub(super) async fn follow(cluster: &Cluster, prefix: &str) -> Self {
         let clock = cluster.clock().clone();
         let (keeper, gate) = gate(clock.clone());
@@ -131,8 +131,8 @@ impl Observer {
         Self { state, _objects: objects, _slices: slices, _keeper: keeper }
     }
 
-    /// Notes an object that the bench has written: it is not settled before the watch shows that state of it, or a later one.
-    /// Objects of kinds that are not followed are passed over.
+    /// Records an object that the bench has written. It is not settled before the watch shows this state or a later one. Objects of
+    /// other kinds are ignored.
     pub(super) fn expect(&self, resource: Resource, answer: &Value) {
         if !KINDS.iter().any(|kind| kind.plural == resource.plural) {
             return;
@@ -145,7 +145,7 @@ impl Observer {
         self.state.lock().expect(&Uid::new(uid), generation, &answer["metadata"]["name"]);
     }
 
-    /// Whether every object is as its spec wants it, no Pod is being deleted, and slices show all Pods that are ready.
+    /// Whether every object is as its spec asks for, no Pod is terminating, and the slices show all ready Pods.
     pub(super) fn is_settled(&self) -> bool {
         let state = self.state.lock();
         let is_quiet = state.unsettled.is_empty() && state.orphans.is_empty() && state.terminating == 0;
@@ -157,14 +157,14 @@ impl Observer {
         self.state.lock().counts.get(resource.plural).copied().unwrap_or(0)
     }
 
-    /// Whether nothing is left but the Nodes.
+    /// Whether only the Nodes are left.
     pub(super) fn is_empty(&self) -> bool {
         let state = self.state.lock();
         let nothing = state.counts.iter().all(|(plural, count)| *count == 0 || *plural == resources::NODES.plural);
         nothing && state.served.is_empty()
     }
 
-    /// The number of Pods on these nodes that are to leave and are not being deleted yet.
+    /// The number of Pods on these nodes that have to be evicted and are not terminating yet.
     pub(super) fn movable_pods(&self, nodes: &BTreeSet<String>) -> usize {
         let state = self.state.lock();
         nodes.iter().filter_map(|node| state.movable.get(node)).sum()
@@ -175,15 +175,15 @@ impl Observer {
         self.state.lock().fired.len()
     }
 
-    /// Counts the CronJobs of which a Job was due after this time. How late a Job is is measured of these only: others make up for
-    /// times that passed before their CronJob was changed.
+    /// Counts the CronJobs with a Job that was due after this time. The delay is measured for these Jobs only, because others make
+    /// up for times before the change of their CronJob.
     pub(super) fn count_firing_from(&self, time: Timestamp) {
         let mut state = self.state.lock();
         state.fired.clear();
         state.firing_from = Some(time);
     }
 
-    /// The latencies since this was last asked, by controller.
+    /// The latencies since the last call, by controller.
     pub(super) fn take_reactions(&self) -> BTreeMap<&'static str, Vec<Duration>> {
         let mut state = self.state.lock();
         let slices = state.served.take_latencies();
@@ -194,7 +194,7 @@ impl Observer {
         all
     }
 
-    /// Where things are, in a few words.
+    /// The missing conditions, in a few words.
     pub(super) fn describe(&self) -> String {
         let state = self.state.lock();
         let counts: Vec<String> = state.counts.iter().map(|(plural, count)| format!("{count} {plural}")).collect();
@@ -273,7 +273,7 @@ impl State {
         }
     }
 
-    /// Whether an object is as its spec wants it.
+    /// Whether an object is as its spec asks for.
     fn settle(&mut self, resource: Resource, any: &Watched, new: Option<&Watched>) {
         let meta = &any.metadata;
         let Some(new) = new else {
@@ -294,7 +294,7 @@ impl State {
         }
     }
 
-    /// Notes an object as a dependent of its owner, which the garbage collector deletes once the owner is gone.
+    /// Records an object as a dependent, which the garbage collector deletes after its owner is gone.
     fn dependent(&mut self, any: &Watched, new: Option<&Watched>, now: Instant) {
         let Some(owner) = any.metadata.controller() else { return };
         let (uid, is_deleting) = (&any.metadata.uid, new.is_none_or(|new| new.metadata.is_deleting()));
@@ -314,12 +314,12 @@ impl State {
         }
     }
 
-    /// An object is gone: its dependents have to go.
+    /// Handles a deleted object: its dependents have to be deleted.
     fn gone(&mut self, uid: &Uid, now: Instant) {
         let rule = Rule { controller: GARBAGE, about: About::Orphan };
         for dependent in self.dependents.remove(uid).into_iter().flatten() {
             if dependent.is_deleting {
-                // Its own watch was faster.
+                // The watch of the dependents was faster.
                 self.reactions.record(GARBAGE, Duration::ZERO);
             } else {
                 self.reactions.observe(rule, &dependent.uid, true, false, now);
@@ -356,7 +356,7 @@ impl State {
         }
     }
 
-    /// The number of ready dependents of an owner has changed.
+    /// Handles a change of the number of ready dependents of an owner.
     fn ready_changed(&mut self, controller: &'static str, owner: &Uid, change: i64, now: Instant) {
         if change != 0 {
             let ready = self.ready.entry(owner.clone()).or_default();
@@ -372,7 +372,7 @@ impl State {
                 let disagrees = *told != self.ready.get(owner).copied().unwrap_or(0);
                 self.reactions.observe(rule, owner, disagrees, is_answer, now);
             }
-            // An owner that is gone does not count any more.
+            // A deleted owner is not counted.
             None => self.reactions.forget(rule, owner),
         }
     }

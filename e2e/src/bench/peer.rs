@@ -1,14 +1,14 @@
-//! kube-controller-manager, for comparison.
+//! kube-controller-manager as the subject of comparison.
 
 use std::{fs, net::Ipv4Addr, path::Path};
 
 use super::Error;
 use crate::{cluster::Cluster, process::Launch};
 
-/// What it is called.
+/// Its name in the results.
 pub(super) const NAME: &str = "kube-controller-manager";
 
-/// How it is started with certain loops, and a client for its metrics.
+/// The command that starts it with certain loops, and a client for its metrics.
 pub(super) fn launch(
     path: &Path,
     loops: &[&str],
@@ -29,7 +29,7 @@ pub(super) fn launch(
     let launch = Launch::program(NAME, path)
         .argument(format!("--kubeconfig={}", kubeconfig.display()))
         .argument(format!("--controllers={}", loops.join(",")))
-        // Like ours: no limit of the client's own.
+        // No rate limit of the client, as for the controllers of Nonet.
         .argument("--kube-api-qps=100000")
         .argument("--kube-api-burst=100000")
         .argument("--bind-address=127.0.0.1")
@@ -45,12 +45,12 @@ pub(super) fn launch(
     Ok((launch, client))
 }
 
-/// A loopback port that was free just now.
+/// A loopback port that was free at the time of the call.
 fn free_port() -> std::io::Result<u16> {
     Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Its metrics.
+/// A client for its metrics.
 pub(super) async fn metrics(client: &kube::Client) -> Result<String, kube::Error> {
     let request = http::Request::get("/metrics").body(Vec::new()).map_err(kube::Error::HttpError)?;
     client.request_text(request).await

@@ -1,4 +1,4 @@
-//! How far Jobs are, as their status says: followed by a watch, which costs the API server less than asking.
+//! The progress of Jobs, from their status. A watch costs the API server less than repeated reads.
 
 use common::{
     api::Api,
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{cluster::Cluster, suite::resources};
 
-/// What is read of a Job.
+/// The projection of a Job.
 #[derive(Debug, Deserialize)]
 struct Job {
     metadata: Meta,
@@ -23,7 +23,7 @@ struct Job {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     succeeded: u32,
-    /// Set once the Job is over and has counted everything.
+    /// Set when the Job is complete and all Pods are counted.
     completion_time: Option<String>,
 }
 
@@ -39,12 +39,12 @@ impl Object for Job {
 /// The Jobs of a namespace.
 pub(super) struct Progress {
     jobs: Informer<Job>,
-    /// The gate of the client is open for as long as this lives.
+    /// Keeps the gate of the client open.
     _keeper: Keeper,
 }
 
 impl Progress {
-    /// Follows them from now on.
+    /// Starts to watch them.
     pub(super) async fn follow(cluster: &Cluster, namespace: &str) -> Self {
         let clock = cluster.clock().clone();
         let (keeper, gate) = gate(clock.clone());
@@ -56,7 +56,7 @@ impl Progress {
         Self { jobs, _keeper: keeper }
     }
 
-    /// How many Pods have succeeded and are counted, and whether all Jobs are complete.
+    /// The number of succeeded and counted Pods, and whether all Jobs are complete.
     pub(super) fn succeeded(&self) -> (u32, bool) {
         let all = self.jobs.store().all();
         let pods = all.iter().map(|job| job.status.succeeded).sum();

@@ -1,4 +1,4 @@
-//! The results of the bench: a table for people, JSON for programs and for comparison with later runs.
+//! The results of the bench: a table, and JSON for programs and for comparison with later runs.
 //!
 //! ```text
 //!   runs ──► figures of each run ──► rows: median and spread ──► table, JSON
@@ -27,10 +27,10 @@ use figure::{Row, RunFigures, Section, sections};
 pub(super) use memory::Memory;
 pub(super) use phase::{Amount, Latency, Phase};
 
-/// What the JSON calls its own format. Another number means that earlier files cannot be compared.
+/// The version of the JSON format. Files with another version cannot be compared.
 const FORMAT: &str = "nonet-bench/2";
 
-/// What is measured, and where. Figures are comparable only if all of it is equal.
+/// The setup of a measurement. Figures are comparable only if the setups are equal.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Setup {
     pub(super) cluster: String,
@@ -47,12 +47,12 @@ pub(super) struct Setup {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Run {
     pub(super) phases: Vec<Phase>,
-    /// By process.
+    /// Resident memory by process.
     pub(super) memory: BTreeMap<String, Memory>,
-    /// What is measured in detail over all phases, where it is.
+    /// The details over all phases, if they are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) whole: Option<Whole>,
-    /// A sample a second of processor time and memory.
+    /// Samples of processor time and memory, one per second.
     pub(super) timeline: Timeline,
 }
 
@@ -67,14 +67,14 @@ pub(super) struct Results {
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) setup: Setup,
-    /// Those of Nonet first.
+    /// The results of each subject, Nonet first.
     pub(super) results: Vec<Results>,
-    /// The earlier figures to compare the first results with, and their file.
+    /// The earlier figures for the comparison with the first results, and their file.
     pub(super) baseline: Option<(PathBuf, Baseline)>,
 }
 
 impl Run {
-    /// The figures of each phase, of memory, and of the whole workload, with a title for each of these parts.
+    /// The figures of each phase, of memory, and of the whole workload, each part with a title.
     fn figures(&self, pods: u32) -> RunFigures<'_> {
         let mut parts: RunFigures<'_> = self.phases.iter().map(|phase| (phase.name, phase.figures())).collect();
         parts.push(("memory", memory::figures(&self.memory, pods, self.whole.is_none())));
@@ -92,7 +92,7 @@ impl Report {
         sections(&runs.collect::<Vec<_>>())
     }
 
-    /// The median of the first results divided by that of the earlier ones.
+    /// The median of the first results divided by the median of the earlier ones.
     fn ratio_to_baseline(&self, section: &Section, row: &Row) -> Option<f64> {
         let (_, baseline) = self.baseline.as_ref()?;
         let now = row.spreads.first().copied().flatten()?;

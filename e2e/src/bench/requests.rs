@@ -1,4 +1,4 @@
-//! Requests by verb and resource where the API server counts them, and by HTTP method elsewhere.
+//! Counters of requests: by verb and resource if the API server counts them, and by HTTP method otherwise.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) struct Requests(BTreeMap<String, u64>);
 
 impl Requests {
-    /// Adds to a counter: `create pods`, or `create` where the resource is unknown.
+    /// Adds to a counter: `create pods`, or `create` if the resource is unknown.
     pub(super) fn add(&mut self, what: String, count: u64) {
         *self.0.entry(what).or_default() += count;
     }
@@ -20,7 +20,7 @@ impl Requests {
         }
     }
 
-    /// The requests after an earlier state of the same counters.
+    /// The requests since an earlier state of the same counters.
     pub(super) fn since(&self, before: &Self) -> Self {
         let difference = |(what, count): (&String, &u64)| {
             let more = count.saturating_sub(before.0.get(what).copied().unwrap_or(0));

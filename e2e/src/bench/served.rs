@@ -1,4 +1,4 @@
-//! How far EndpointSlices are behind their Pods, as a consumer of both watches sees it.
+//! The delay of EndpointSlices behind their Pods, as a consumer of both watches sees it.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{cluster::Cluster, suite::resources};
 /// The label that a Service of the bench selects.
 pub(super) const SELECTED: &str = "app";
 
-/// What is read of a Pod.
+/// The projection of a Pod.
 #[derive(Debug, Deserialize)]
 struct Pod {
     metadata: Meta,
@@ -51,14 +51,14 @@ impl Object for Pod {
 }
 
 impl Pod {
-    /// Whether a slice is to show it as ready.
+    /// Whether a slice has to show it as ready.
     fn is_served(&self) -> bool {
         let ready = self.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
         ready && !self.metadata.is_deleting() && self.metadata.labels.get(SELECTED).is_some()
     }
 }
 
-/// What is read of a slice.
+/// The projection of a slice.
 #[derive(Debug, Deserialize)]
 pub(super) struct Slice {
     metadata: Meta,
@@ -95,28 +95,28 @@ impl Object for Slice {
 }
 
 impl Slice {
-    /// The Pods it shows as ready.
+    /// The Pods that it shows as ready.
     fn ready(&self) -> BTreeSet<Arc<str>> {
         let endpoints = self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready);
         endpoints.filter_map(|endpoint| Some(Arc::clone(&endpoint.target_ref.as_ref()?.name))).collect()
     }
 }
 
-/// What both watches have shown.
+/// The state that both watches have shown.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The Pods that slices are to show as ready.
+    /// The Pods that slices have to show as ready.
     wanted: BTreeSet<Arc<str>>,
-    /// In how many slices each Pod is ready.
+    /// The number of slices that show each Pod as ready.
     shown: HashMap<Arc<str>, u32>,
-    /// Changes of Pods that the slices do not show yet, each since when.
+    /// Changes of Pods that the slices do not show yet, with their times.
     pending: HashMap<Arc<str>, Instant>,
     latencies: Vec<Duration>,
     became_ready: usize,
 }
 
 impl State {
-    /// A Pod is to be shown as ready, or not.
+    /// Handles a change of a Pod: whether slices have to show it as ready.
     pub(super) fn pod(&mut self, name: &Arc<str>, wanted: bool, now: Instant) {
         let changed = if wanted { self.wanted.insert(Arc::clone(name)) } else { self.wanted.remove(name) };
         if !changed {
@@ -124,7 +124,7 @@ impl State {
         }
         self.became_ready += usize::from(wanted);
         if self.shown.contains_key(name) == wanted {
-            // The slice was seen first, or the change before this one was never followed.
+            // The slice arrived first, or no slice has shown the previous change.
             if self.pending.remove(name).is_none() {
                 self.latencies.push(Duration::ZERO);
             }
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// An event of the watch of slices.
+    /// Handles an event of the watch of slices.
     pub(super) fn slice_event(&mut self, event: &Event<Slice>, now: Instant) {
         let none = BTreeSet::new();
         match event {
@@ -144,12 +144,12 @@ impl State {
         }
     }
 
-    /// Whether the slices show exactly the Pods that they are to show.
+    /// Whether the slices show exactly the Pods that they have to show.
     pub(super) fn is_complete(&self) -> bool {
         self.pending.is_empty() && self.shown.len() == self.wanted.len()
     }
 
-    /// Whether the slices show no Pod and are to show none.
+    /// Whether the slices show no Pod and have to show none.
     pub(super) fn is_empty(&self) -> bool {
         self.shown.is_empty() && self.wanted.is_empty()
     }
@@ -187,17 +187,17 @@ impl State {
     }
 }
 
-/// Pods and slices of a namespace, followed by a watch each.
+/// The Pods and the slices of a namespace, each with a watch.
 pub(super) struct Served {
     state: Arc<Mutex<State>>,
     _pods: Informer<Pod>,
     _slices: Informer<Slice>,
-    /// The gate of the client is open for as long as this lives.
+    /// Keeps the gate of the client open.
     _keeper: Keeper,
 }
 
 impl Served {
-    /// Follows them from now on.
+    /// Starts to watch them.
     pub(super) async fn follow(cluster: &Cluster, namespace: &str) -> Self {
         let clock = cluster.clock().clone();
         let (keeper, gate) = gate(clock.clone());
@@ -212,13 +212,13 @@ impl Served {
         Self { state, _pods: pods, _slices: slices, _keeper: keeper }
     }
 
-    /// Whether the slices show exactly so many ready Pods, and every change that was seen.
+    /// Whether the slices show exactly this number of ready Pods, and every change of a Pod.
     pub(super) fn shows(&self, pods: usize) -> bool {
         let state = self.state.lock();
         state.is_complete() && state.wanted.len() == pods
     }
 
-    /// How many Pods have become ready in all.
+    /// The number of Pods that have become ready so far.
     pub(super) fn became_ready(&self) -> usize {
         self.state.lock().became_ready
     }
@@ -267,7 +267,7 @@ mod tests {
         state.pod(&"a".into(), true, at(0));
         state.slice(&pods(&[]), &pods(&["a"]), at(7));
         assert_eq!(state.latencies, [Duration::from_millis(7)]);
-        // It moves to another slice without being missed, and leaves.
+        // The Pod moves to another slice without a gap, and leaves.
         state.slice(&pods(&[]), &pods(&["a"]), at(8));
         state.slice(&pods(&["a"]), &pods(&[]), at(9));
         state.pod(&"a".into(), false, at(10));

@@ -1,4 +1,4 @@
-//! Where workloads are run: a namespace on a cluster, with the processes under test.
+//! The stage of a workload: a namespace on a cluster, with the processes under test.
 
 mod counters;
 
@@ -25,20 +25,20 @@ use crate::{
 };
 use counters::{Bytes, Waits};
 
-/// How long anything may take before it counts as stuck: this much, and as much again for every thousand Pods.
+/// The time limit of a condition, for up to a thousand Pods. It is added once more for every further thousand Pods.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often is looked whether something has come.
+/// The period of checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The same for nodes.
+/// The period of checks of the nodes.
 const NODES_EVERY: Duration = Duration::from_secs(1);
-/// How long nodes may take: a grace period is a minute, and a zone is tainted slowly.
+/// The time limit of conditions of nodes: the grace period is a minute, and a zone is tainted slowly.
 const NODES_PATIENCE: Duration = Duration::from_mins(5);
-/// Processes are at rest once they have used less than this in [`REST`].
+/// Processes are at rest when they have used less than this processor time during [`REST`].
 const RESTING: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(600);
-/// How many requests of the workload are on their way at once.
+/// The number of concurrent requests of the workload.
 const AT_ONCE: usize = 32;
-/// How long is waited for that at most.
+/// The time limit for processes to come to rest.
 const REST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The stage.
@@ -52,15 +52,15 @@ pub(super) struct Stage<'a> {
     phases: Vec<Phase>,
     memory: BTreeMap<String, Memory>,
     sampler: Sampler,
-    /// Whether each process is measured by itself.
+    /// Whether each process is measured separately.
     is_detailed: bool,
     /// All latencies so far.
     reactions: Reactions,
-    /// The waits of simulated nodes when the stage was set.
+    /// The waits of the simulated nodes at the start of the stage.
     waits: Waits,
 }
 
-/// A phase on its way.
+/// A running phase.
 pub(super) struct Running {
     name: &'static str,
     started: Instant,
@@ -74,24 +74,24 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Something was reached.
+    /// Records that a state was reached.
     pub(super) fn reached(&mut self, what: &'static str) {
         self.marks.push((what, self.clock.instant() - self.started));
     }
 
-    /// Changes of Pods took this long to be followed.
+    /// Records the times from changes of Pods to their slices.
     pub(super) fn followed(&mut self, latencies: Vec<Duration>) {
         self.latency = Latency::of(latencies);
     }
 
-    /// Controllers took this long to answer events.
+    /// Records the times from events to the writes that answer them.
     pub(super) fn reacted(&mut self, reactions: Reactions) {
         for (controller, latencies) in reactions {
             self.reactions.entry(controller).or_default().extend(latencies);
         }
     }
 
-    /// Something was reached: the figure is the time since it was due.
+    /// Records that a state was reached, as the time since it was due.
     pub(super) fn late(&mut self, what: &'static str, due: Timestamp) {
         let late = self.clock.now().duration_since(due);
         self.marks.push((what, Duration::try_from(late).unwrap_or_default()));
@@ -99,7 +99,7 @@ impl Running {
 }
 
 impl<'a> Stage<'a> {
-    /// Sets it: the namespace is made, the processes are ready.
+    /// Creates the namespace, starts the processes, and waits until they are ready.
     pub(super) async fn set(
         cluster: &'a Cluster,
         nodes: Option<&'a Nodes>,
@@ -134,12 +134,12 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// How many Pods the workload is about.
+    /// The number of Pods of the workload.
     pub(super) fn pods(&self) -> u32 {
         self.pods
     }
 
-    /// A client that may do everything.
+    /// A client with all rights.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
@@ -149,7 +149,7 @@ impl<'a> Stage<'a> {
         &self.namespace
     }
 
-    /// Says that there is nothing to do now: what the processes hold is what they hold when idle.
+    /// Measures the memory of the idle processes. The caller ensures that there is nothing to do.
     pub(super) async fn idle(&mut self) {
         self.rest().await;
         for (name, usage) in self.subject.usage() {
@@ -157,14 +157,14 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Says that all Pods are there and the processes are new: what they hold more than when idle is their cache.
+    /// Measures the memory after a restart with all Pods. The difference to idle processes is their cache.
     pub(super) fn filled(&mut self) {
         for (name, usage) in self.subject.usage() {
             self.memory.entry(name).or_default().filled = usage.resident;
         }
     }
 
-    /// Says that all objects are there and nothing is to be done: what the processes hold is what they hold at rest.
+    /// Measures the memory at rest. The caller ensures that all objects exist and that there is nothing to do.
     pub(super) fn at_rest(&mut self) {
         for (name, usage) in self.subject.usage() {
             self.memory.entry(name).or_default().rest = usage.resident;
@@ -192,7 +192,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// The bytes that each process has received so far, where this is measured.
+    /// The bytes that each process has received so far, if they are measured.
     async fn bytes(&self) -> Result<BTreeMap<String, Bytes>, Error> {
         if !self.is_detailed {
             return Ok(BTreeMap::new());
@@ -205,7 +205,7 @@ impl<'a> Stage<'a> {
         Ok(self.subject.process_ids().map(of).collect())
     }
 
-    /// What a phase has cost each process.
+    /// The costs of a phase for each process.
     async fn details(&mut self, running: &Running, after: &Sample) -> Result<Option<Details>, Error> {
         if !self.is_detailed {
             return Ok(None);
@@ -237,7 +237,7 @@ impl<'a> Stage<'a> {
         }))
     }
 
-    /// Ends a phase that was about so much: once the processes are at rest.
+    /// Ends a phase with this number of Pods or objects, after the processes have come to rest.
     pub(super) async fn finish(&mut self, running: Running, amount: Amount) -> Result<(), Error> {
         self.rest().await;
         let after = self.subject.sample(self.cluster).await?;
@@ -272,22 +272,22 @@ impl<'a> Stage<'a> {
         self.cluster.clock().now()
     }
 
-    /// Lets time pass.
+    /// Sleeps on the clock of the cluster.
     pub(super) async fn sleep(&self, time: Duration) {
         self.cluster.clock().sleep(time).await;
     }
 
-    /// Ends the processes in order and starts them again.
+    /// Stops the processes by SIGTERM and starts them again.
     pub(super) async fn restart(&mut self) -> Result<(), Error> {
         self.subject.restart(self.cluster).await
     }
 
-    /// Waits until the number of Pods is as wanted.
+    /// Waits until the number of Pods meets the condition.
     pub(super) async fn until_pods(&mut self, what: &str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
         self.until_count(resources::PODS, what, wanted).await
     }
 
-    /// The nodes of the bench's own.
+    /// The simulated nodes.
     pub(super) fn nodes(&self) -> Result<&'a Nodes, Error> {
         self.nodes
             .ok_or_else(|| Error::Flags("this workload needs nodes of its own, and the cluster has others".to_owned()))
@@ -298,12 +298,12 @@ impl<'a> Stage<'a> {
         self.nodes()?.silence(node).map_err(|unknown| Error::Flags(unknown.to_string()))
     }
 
-    /// Brings such a node back.
+    /// Connects such a node again.
     pub(super) fn restore(&self, node: &str) -> Result<(), Error> {
         self.nodes()?.restore(node).map_err(|unknown| Error::Flags(unknown.to_string()))
     }
 
-    /// Waits until the nodes are as wanted.
+    /// Waits until the nodes meet the condition.
     pub(super) async fn until_nodes(&mut self, what: &str, wanted: impl Fn(&[Value]) -> bool) -> Result<(), Error> {
         let started = self.cluster.clock().instant();
         while !wanted(&self.client.list(resources::NODES, "", "").await?) {
@@ -312,13 +312,13 @@ impl<'a> Stage<'a> {
                 return Err(Error::TimedOut(format!("after {seconds} s: not all nodes that should be are {what}")));
             }
             self.subject.check()?;
-            // A list of thousands of nodes costs what must not be measured.
+            // Lists of thousands of nodes would disturb the measurement.
             self.cluster.clock().sleep(NODES_EVERY).await;
         }
         Ok(())
     }
 
-    /// Waits until the number of objects of a resource is as wanted.
+    /// Waits until the number of objects of a resource meets the condition.
     pub(super) async fn until_count(
         &mut self,
         resource: Resource,
@@ -347,12 +347,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Follows all objects of the namespaces whose names begin like that of the stage.
+    /// Starts to observe all objects of the namespaces whose names begin with the name of this one.
     pub(super) async fn observe(&self) -> Observer {
         Observer::follow(self.cluster, &self.namespace).await
     }
 
-    /// Waits until what an observer sees is as wanted. Nodes may take as long as they may in [`Self::until_nodes`].
+    /// Waits until the state of an observer meets the condition, with the time limit of [`Self::until_nodes`].
     pub(super) async fn until_observed(
         &mut self,
         observer: &Observer,
@@ -372,12 +372,12 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Follows the Jobs of the namespace from now on.
+    /// Starts to watch the Jobs of the namespace.
     pub(super) async fn follow_jobs(&self) -> Progress {
         Progress::follow(self.cluster, &self.namespace).await
     }
 
-    /// Waits until so many Pods of Jobs have succeeded, and all the Jobs know it.
+    /// Waits until this number of Pods has succeeded and all Jobs are complete.
     pub(super) async fn until_succeeded(&mut self, jobs: &Progress, pods: u32) -> Result<(), Error> {
         let started = self.cluster.clock().instant();
         loop {
@@ -385,16 +385,16 @@ impl<'a> Stage<'a> {
             if succeeded >= pods && all {
                 return Ok(());
             }
-            self.wait(started, || format!("of {pods} Pods {succeeded} have succeeded")).await?;
+            self.wait(started, || format!("{succeeded} of {pods} Pods have succeeded")).await?;
         }
     }
 
-    /// Follows the Pods of the namespace and the slices of its Services from now on.
+    /// Starts to watch the Pods of the namespace and the slices of its Services.
     pub(super) async fn follow_services(&self) -> Served {
         Served::follow(self.cluster, &self.namespace).await
     }
 
-    /// Waits until the slices show so many ready Pods, and no change of a Pod is missing in them.
+    /// Waits until the slices show this number of ready Pods and every change of a Pod.
     pub(super) async fn until_served(&mut self, served: &Served, pods: usize) -> Result<(), Error> {
         let started = self.cluster.clock().instant();
         while !served.shows(pods) {
@@ -403,9 +403,9 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Sends requests at a steady rate: each one when it is due, whether or not those before it have their answers.
+    /// Sends requests at a steady rate. A request does not wait for the answers of earlier ones.
     ///
-    /// A request waits longer only while [`AT_ONCE`] others have no answer.
+    /// Only while [`AT_ONCE`] requests have no answer, the next one waits.
     pub(super) async fn at_rate<F>(&self, every: Duration, requests: impl Iterator<Item = F>) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>>,
@@ -417,12 +417,12 @@ impl<'a> Stage<'a> {
         due.buffer_unordered(AT_ONCE).try_collect::<()>().await
     }
 
-    /// Lets so much time pass.
+    /// Sleeps for this time.
     pub(super) async fn pass(&self, time: Duration) {
         self.cluster.clock().sleep(time).await;
     }
 
-    /// Creates objects in the namespace, many at once.
+    /// Creates objects in the namespace by concurrent requests.
     pub(super) async fn create_all(
         &self,
         resource: Resource,
@@ -432,7 +432,7 @@ impl<'a> Stage<'a> {
         stream::iter(objects.map(create)).buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(Error::from)
     }
 
-    /// Deletes objects of the namespace, many at once; their dependents are the garbage collector's.
+    /// Deletes objects of the namespace by concurrent requests. The garbage collector deletes their dependents.
     pub(super) async fn delete_all(
         &self,
         resource: Resource,
@@ -444,7 +444,7 @@ impl<'a> Stage<'a> {
         stream::iter(names.map(delete)).buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(Error::from)
     }
 
-    /// Waits until an object is as wanted.
+    /// Waits until an object meets the condition.
     pub(super) async fn until_object(
         &mut self,
         resource: Resource,
@@ -472,7 +472,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// How long anything may take before it counts as stuck.
+    /// The time limit of a condition.
     fn patience(&self) -> Duration {
         PATIENCE * (1 + self.pods / 1000)
     }
@@ -488,7 +488,7 @@ impl<'a> Stage<'a> {
         Ok(u32::try_from(listed + remaining).unwrap_or(u32::MAX))
     }
 
-    /// Waits until the processes have nothing to do any more.
+    /// Waits until the processes are at rest.
     async fn rest(&mut self) {
         let clock = self.cluster.clock();
         let started = clock.instant();
@@ -504,7 +504,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Takes away what workloads have made, where the cluster stays.
+    /// Records the memory at the end, and deletes the objects of the workload on the cluster of a kubeconfig.
     pub(super) async fn clear(&mut self) -> Result<(), Error> {
         for (name, usage) in self.subject.usage() {
             let memory = self.memory.entry(name).or_default();
@@ -528,7 +528,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The results, and the processes, which still run.
+    /// The results, and the running processes.
     pub(super) fn end(self) -> (Subject, Run) {
         let whole = self
             .is_detailed

@@ -1,4 +1,4 @@
-//! The processes under test: Nonet's controllers, or their peer.
+//! The processes under test: the controllers of Nonet, or kube-controller-manager.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     scrape::Samples,
 };
 
-/// How long a process may take to come up or to end.
+/// Time limit for a process to start or to end.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The name of Nonet's controllers in the results.
@@ -36,7 +36,7 @@ pub(super) enum Choice {
 }
 
 impl Choice {
-    /// The name that the results have.
+    /// Its name in the results.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Nonet(_) => NONET,
@@ -44,7 +44,7 @@ impl Choice {
         }
     }
 
-    /// Starts the processes on a cluster, each with a user of its own, by which its requests are counted.
+    /// Starts the processes on a cluster. Each has its own user, by which its requests are counted.
     pub(super) fn start(&self, cluster: &Cluster) -> Result<Subject, Error> {
         let mut players = Vec::new();
         match self {
@@ -67,24 +67,24 @@ impl Choice {
     }
 }
 
-/// Where the metrics of a process are served.
+/// The port that serves the metrics of a process.
 enum Metrics {
-    /// With its diagnostics.
+    /// The port of its diagnostics.
     Diagnostics,
-    /// Behind TLS.
+    /// A port with TLS.
     Client(kube::Client),
 }
 
-/// One controller: a process, which takes the place of those before it.
+/// One controller: its present process, and the sums of the earlier ones.
 struct Player {
     process: Process,
     launch: Launch,
     metrics: Metrics,
-    /// Processor time and peak of memory of the processes before this one.
+    /// Processor time and peak memory of the earlier processes.
     usage_before: Usage,
-    /// Voluntary context switches of the processes before this one.
+    /// Voluntary context switches of the earlier processes.
     context_switches_before: Option<u64>,
-    /// Requests of the processes before this one, where the API server does not count them.
+    /// Requests of the earlier processes, if the API server does not count them.
     requests_before: Requests,
 }
 
@@ -101,14 +101,14 @@ impl Player {
         })
     }
 
-    /// Processor time and the peak of memory include the processes before this one.
+    /// Processor time and memory. Processor time and peak memory include the earlier processes.
     fn usage(&self) -> Usage {
         let now = self.process.usage().unwrap_or_default();
         let before = &self.usage_before;
         Usage { cpu: before.cpu + now.cpu, peak: before.peak.max(now.peak), ..now }
     }
 
-    /// Voluntary context switches, also of the processes before this one.
+    /// Voluntary context switches, with those of the earlier processes.
     fn context_switches(&self) -> Option<u64> {
         let parts = [self.context_switches_before, self.process.context_switches()];
         parts.into_iter().flatten().reduce(|a, b| a + b)
@@ -127,7 +127,7 @@ impl Player {
         Ok(Samples::parse(&text))
     }
 
-    /// The requests that this process has sent, as it counts them: by HTTP method.
+    /// The requests of this process by HTTP method, from its own metrics.
     async fn sent(&self) -> Result<Requests, Error> {
         let mut requests = Requests::default();
         for (method, count) in self.metrics().await?.by("rest_client_requests_total", "method") {
@@ -147,13 +147,13 @@ pub(super) struct Subject {
 /// Counters at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// By process under test.
+    /// Processor time and memory by process under test.
     pub(super) usage: BTreeMap<String, Usage>,
-    /// Processor time by process of the cluster, where these are children of the bench.
+    /// Processor time by process of the cluster, if the bench has started them.
     pub(super) server_cpu: BTreeMap<String, Duration>,
-    /// Of all processes under test.
+    /// Requests of all processes under test.
     pub(super) requests: Requests,
-    /// Voluntary context switches of all processes under test; none if there is no process.
+    /// Voluntary context switches of all processes under test; `None` without processes.
     pub(super) context_switches: Option<u64>,
     /// Requests by process under test.
     pub(super) requests_by_process: BTreeMap<String, Requests>,
@@ -167,7 +167,7 @@ impl Subject {
         self.players.iter().try_for_each(|player| player.process.check()).map_err(Error::from)
     }
 
-    /// Waits until the processes answer, where they can be asked.
+    /// Waits until the processes are ready, as far as they can be asked.
     pub(super) async fn ready(&mut self) -> Result<(), Error> {
         for player in &mut self.players {
             if matches!(player.metrics, Metrics::Diagnostics) {
@@ -182,7 +182,7 @@ impl Subject {
         self.players.iter().map(|player| (player.process.name().to_owned(), player.usage())).collect()
     }
 
-    /// All counters, also those of the cluster's processes.
+    /// All counters, with those of the processes of the cluster.
     pub(super) async fn sample(&self, cluster: &Cluster) -> Result<Sample, Error> {
         let mut by_process: BTreeMap<String, Requests> =
             self.players.iter().map(|player| (player.process.name().to_owned(), Requests::default())).collect();
@@ -217,7 +217,7 @@ impl Subject {
         })
     }
 
-    /// The ids of the processes, kept up to date.
+    /// The ids of the processes, which restarts update.
     pub(super) fn pids(&self) -> &Pids {
         &self.pids
     }
@@ -227,7 +227,7 @@ impl Subject {
         self.players.iter().map(|player| (player.process.name().to_owned(), player.process.pid()))
     }
 
-    /// The bytes of all answers other than watches, as each process counts them.
+    /// The bytes of all answers except watches, from the metrics of each process.
     pub(super) async fn answered(&self) -> Result<BTreeMap<String, u64>, Error> {
         let mut bytes = BTreeMap::new();
         for player in &self.players {
@@ -241,7 +241,7 @@ impl Subject {
         self.pids.set(CONTROLLERS, self.players.iter().map(|player| player.process.pid()).collect());
     }
 
-    /// Ends all processes in order and starts them again.
+    /// Stops all processes by SIGTERM and starts them again.
     pub(super) async fn restart(&mut self, cluster: &Cluster) -> Result<(), Error> {
         let is_counted_by_cluster = cluster.requests().is_some();
         let mut next = Vec::new();
@@ -261,7 +261,7 @@ impl Subject {
         self.ready().await
     }
 
-    /// Ends all processes.
+    /// Stops all processes.
     pub(super) async fn stop(self) {
         for player in self.players {
             if let Err(error) = player.process.stop(TIMEOUT).await {

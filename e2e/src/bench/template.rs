@@ -1,4 +1,4 @@
-//! A Pod template like those in real clusters: two containers with what people give them.
+//! A Pod template as in real clusters: two containers with the usual fields.
 
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ pub(super) fn pod(app: &str) -> Value {
     })
 }
 
-/// What a strategic patch changes to have all Pods replaced.
+/// The strategic merge patch that replaces all Pods.
 pub(super) fn updated() -> Value {
     json!({"name": MAIN, "image": "registry.example.com/team/app:1.0.1"})
 }

@@ -1,4 +1,4 @@
-//! Processor time and memory over time: a sample a second of the controllers, of the API server and of the bench itself.
+//! Processor time and memory over time, one sample per second: of the controllers, the API server and the bench itself.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::process::{Received, Usage};
 /// The time between two samples.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The name under which all processes under test are summed up.
+/// The name of the sum over all processes under test.
 pub(super) const CONTROLLERS: &str = "controllers";
 
 /// The processes of a run: ids by name of the series. A process that is restarted has a new id.
@@ -35,7 +35,7 @@ impl Pids {
 pub(super) struct Point {
     /// Seconds since the start.
     pub(super) at: f64,
-    /// Processor time per second of time, since the sample before.
+    /// Processor time per second since the previous sample.
     pub(super) cores: f64,
     /// Resident memory in bytes.
     pub(super) resident: u64,
@@ -45,11 +45,11 @@ pub(super) struct Point {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Timeline {
     pub(super) series: BTreeMap<String, Vec<Point>>,
-    /// When each phase began, in seconds since the start.
+    /// The beginning of each phase, in seconds since the start.
     pub(super) phases: Vec<(&'static str, f64)>,
 }
 
-/// What the sampling task and its owner share.
+/// The data that the sampling task and its owner share.
 #[derive(Debug, Default)]
 struct Shared {
     timeline: Timeline,
@@ -65,7 +65,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Samples these processes from now on.
+    /// Starts to sample these processes.
     pub(super) fn start(pids: Pids, clock: &Clock) -> Self {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let (started, clock) = (clock.instant(), clock.clone());
@@ -73,7 +73,7 @@ impl Sampler {
         Self { shared, task, started, clock }
     }
 
-    /// Notes that a phase begins.
+    /// Records the beginning of a phase.
     pub(super) fn phase(&self, name: &'static str) {
         let at = (self.clock.instant() - self.started).as_secs_f64();
         self.shared.lock().timeline.phases.push((name, at));
@@ -99,7 +99,7 @@ impl Drop for Sampler {
 }
 
 async fn sample(shared: Arc<Mutex<Shared>>, pids: Pids, started: Instant, clock: Clock) {
-    // Processor time by process at the sample before.
+    // Processor time by process at the previous sample.
     let mut before: BTreeMap<u32, Duration> = BTreeMap::new();
     let mut last = started;
     loop {

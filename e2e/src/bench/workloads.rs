@@ -1,4 +1,4 @@
-//! What is done while the controllers are measured: one file for each kind of work.
+//! The workloads under which the controllers are measured, one file for each kind.
 
 mod cascade;
 mod cluster;
@@ -20,23 +20,23 @@ pub(super) trait Workload: Sync {
     fn name(&self) -> &'static str;
     /// One line about it.
     fn about(&self) -> &'static str;
-    /// How many Pods it is done with unless somebody says otherwise.
+    /// The default number of Pods.
     fn pods(&self) -> u32;
-    /// How many nodes there are for so many Pods unless somebody says otherwise, where that matters.
+    /// The default number of nodes for a number of Pods, if the workload depends on it.
     fn nodes(&self, _pods: u32) -> Option<u32> {
         None
     }
-    /// How many zones the nodes are in.
+    /// The number of zones.
     fn zones(&self) -> u32 {
         3
     }
-    /// Whether each controller is measured by itself: its requests, the bytes it receives, how fast it reacts.
+    /// Whether each controller is measured separately: its requests, received bytes and reaction times.
     fn is_detailed(&self) -> bool {
         false
     }
-    /// The controllers without which it comes to no end.
+    /// The controllers without which it cannot complete.
     fn needs(&self) -> &'static [&'static str];
-    /// Does it, in phases of the stage.
+    /// Runs it, in phases of the stage.
     fn run<'a>(&'a self, stage: &'a mut Stage<'_>) -> LocalBoxFuture<'a, Result<(), Error>>;
 }
 
@@ -59,7 +59,7 @@ const ALL: &[&dyn Workload] = &[
     &cluster::Cluster,
 ];
 
-/// The workload of that name.
+/// The workload with this name.
 pub(super) fn find(name: &str) -> Result<&'static dyn Workload, String> {
     let names = || ALL.iter().map(|w| w.name()).collect::<Vec<_>>().join(", ");
     let found = ALL.iter().copied().find(|w| w.name() == name);

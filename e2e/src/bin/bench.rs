@@ -1,4 +1,4 @@
-//! What the controllers cost: throughput, processor time, memory and requests.
+//! Measures throughput, processor time, memory and requests of the controllers.
 
 use std::process::ExitCode;
 

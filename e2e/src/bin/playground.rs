@@ -1,4 +1,4 @@
-//! A whole cluster on this machine, and an example application that rolls out while you watch.
+//! Runs a whole cluster on this machine, with an example application that rolls out.
 
 use std::process::ExitCode;
 

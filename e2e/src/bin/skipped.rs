@@ -1,4 +1,4 @@
-//! Lists the tests that were skipped when they were last run, and what they lacked.
+//! Lists the tests whose last run was skipped, and the tools that they lacked.
 
 use std::process::ExitCode;
 

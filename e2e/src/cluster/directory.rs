@@ -1,4 +1,4 @@
-//! Directories that go with what they were made for.
+//! Temporary directories, which are removed when they are dropped.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! A real etcd and a real kube-apiserver, on loopback, for one run.
+//! A real etcd and a real kube-apiserver on loopback, for one run.
 
 use std::{
     collections::BTreeMap,
@@ -164,7 +164,7 @@ impl Envtest {
         while tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, clients)).await.is_err() {
             etcd.check()?;
             if clock.instant() - started > START_TIMEOUT {
-                return Err(Error::NotReady(format!("etcd does not listen: {}", etcd.last_words())));
+                return Err(Error::NotReady(format!("etcd does not accept connections: {}", etcd.last_words())));
             }
             clock.sleep(Duration::from_millis(20)).await;
         }

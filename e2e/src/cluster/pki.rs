@@ -1,4 +1,4 @@
-//! The certificates of a real kube-apiserver, made anew for each run.
+//! The certificates of a real kube-apiserver, created for each run.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! Everything a view shows.
+//! The content of the views.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,27 +13,27 @@ use super::{
     world::World,
 };
 
-/// How many deeds and notes are kept.
+/// The number of notes that are kept.
 const KEPT: usize = 200;
 
-/// One line of history: what a controller did, or what happened.
+/// One line of history: an action of a controller, or another event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) at: Timestamp,
-    /// Who: a controller, or `playground`.
+    /// The controller, or `playground`.
     pub(super) who: String,
     pub(super) text: String,
     pub(super) mood: Mood,
 }
 
-/// How a note is meant.
+/// The kind of a note, which sets its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
-    /// It happened.
+    /// Neutral.
     Plain,
-    /// A step was taken.
+    /// Progress.
     Good,
-    /// Something is wrong.
+    /// A failure.
     Bad,
 }
 
@@ -42,19 +42,19 @@ pub(super) enum Mood {
 pub(super) struct Board {
     pub(super) started: Timestamp,
     pub(super) now: Timestamp,
-    /// The API server.
+    /// The URL of the API server.
     pub(super) url: String,
-    /// The line to paste.
+    /// The command that sets `KUBECONFIG`.
     pub(super) export: String,
     pub(super) nodes: u32,
-    /// What has become of them.
+    /// Nodes that are off, not ready or tainted.
     pub(super) node_states: NodeStates,
     /// Whether the example was applied.
     pub(super) has_example: bool,
-    /// Where the example is.
+    /// The current step of the example.
     pub(super) status: String,
     pub(super) rollouts: Vec<Rollout>,
-    /// Everything that is not a Deployment.
+    /// All objects except Deployments.
     pub(super) rows: Vec<Row>,
     pub(super) reports: BTreeMap<String, Report>,
     /// Oldest first.
@@ -69,7 +69,7 @@ impl Board {
         at.duration_since(self.started).as_secs_f64().max(0.0)
     }
 
-    /// Adds a line of history, in its place: controllers tell of what they did a little later.
+    /// Inserts a line of history by its time, because the controllers report their actions with a delay.
     pub(super) fn note(&mut self, at: Timestamp, who: &str, text: String, mood: Mood) -> Note {
         let note = Note { at, who: who.to_owned(), text, mood };
         if self.history.len() == KEPT {
@@ -80,14 +80,14 @@ impl Board {
         note
     }
 
-    /// Looks at the world again.
+    /// Takes over the present state of the objects.
     pub(super) fn look(&mut self, world: &World, now: Timestamp) {
         self.now = now;
         self.rollouts = world.deployments().map(|(key, d)| Rollout::of(world, key, d, now)).collect();
         self.rows = world.rows(now);
     }
 
-    /// Keys whose controllers should be asked what they wait for.
+    /// The keys of unfinished objects, whose explanations the playground asks for.
     pub(super) fn unfinished(&self) -> Vec<String> {
         const ASKED: usize = 6;
         let mut keys: Vec<String> = Vec::new();
@@ -102,10 +102,10 @@ impl Board {
     }
 }
 
-/// A deed in one line; nothing if it only kept a status up to date.
+/// The actions of a sync in one line; `None` if it only updated a status.
 pub(super) fn deed_line(deed: &Deed) -> Option<String> {
     const SHOWN: usize = 3;
-    // Endpoints repeat what the slices of the same Service say.
+    // Endpoints repeat the content of the slices of the same Service.
     const BOOKKEEPING: [&str; 4] = ["write the status", "write status:", "annotate ", "write the Endpoints"];
     let bookkeeping = |action: &&String| BOOKKEEPING.iter().any(|start| action.starts_with(start));
     let actions: Vec<&String> = deed.actions.iter().filter(|a| !bookkeeping(a)).collect();

@@ -1,4 +1,4 @@
-//! The example application: a shop with an object of each kind, whose images are rolled out twice.
+//! The example application: a shop with an object of each kind, which rolls out twice.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
 
 /// The namespace of the example.
 pub(super) const NAMESPACE: &str = "shop";
-/// How long one rollout may take.
+/// The time limit of one rollout.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One Deployment of the example.
@@ -23,7 +23,7 @@ struct App {
     max_surge: Value,
     max_unavailable: Value,
     min_ready_seconds: u32,
-    /// How its Pods come up, as the nodes of the sandbox understand it.
+    /// The annotations that script the start of its Pods on the simulated nodes.
     script: [(&'static str, &'static str); 2],
 }
 
@@ -59,7 +59,7 @@ const JOB: &str = "migrate";
 /// The name of its CronJob.
 const CRON_JOB: &str = "report";
 
-/// What the example consists of, in one line.
+/// The list of all objects of the example, in one line.
 pub(super) const PARTS: &str =
     "Deployments web and api, StatefulSet db, DaemonSet logs, Services web and db, Job migrate, CronJob report";
 
@@ -76,13 +76,13 @@ fn metadata(name: &str) -> Value {
     json!({"name": name, "namespace": NAMESPACE, "labels": labels(name)})
 }
 
-/// Tolerations of the loss of a node for ten seconds, instead of five minutes: nobody watches that long.
+/// Tolerations for the loss of a node of ten seconds, instead of the usual five minutes.
 fn brief() -> Value {
     let one = |key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 10});
     json!([one("node.kubernetes.io/not-ready"), one("node.kubernetes.io/unreachable")])
 }
 
-/// A Pod template that serves HTTP and comes up as the script says.
+/// A Pod template of an HTTP server whose start follows the script.
 fn server(name: &str, script: &[(&str, &str)]) -> Value {
     let annotations: serde_json::Map<String, Value> =
         script.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
@@ -117,7 +117,7 @@ fn sleeping_job(name: &str, completions: u32, parallelism: u32, seconds: u32) ->
     })
 }
 
-/// What is applied first.
+/// The objects of the first version.
 pub(super) fn objects() -> Vec<Value> {
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
     for (name, headless) in [("web", false), (STATEFUL_SET, true)] {
@@ -187,7 +187,7 @@ pub(super) fn objects() -> Vec<Value> {
     objects
 }
 
-/// The patches that make the example roll out its `n`th version: a path and a body each, and what is patched.
+/// The patches for the `n`th version of the example: path, body, and name of the object.
 pub(super) fn updates(n: u32) -> Vec<(String, Value, &'static str)> {
     let deployments = DEPLOYMENTS.into_iter().map(|name| ("deployments", name));
     let update = |(resource, name): (&str, &'static str)| {
@@ -198,7 +198,7 @@ pub(super) fn updates(n: u32) -> Vec<(String, Value, &'static str)> {
     deployments.chain([("statefulsets", STATEFUL_SET), ("daemonsets", DAEMON_SET)]).map(update).collect()
 }
 
-/// What of the example is waited for and judged: the parts whose controllers run.
+/// The parts of the example that are awaited and checked: those whose controllers run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judged {
     services: bool,
@@ -209,7 +209,7 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// The parts that these controllers bring to their end. Without any, somebody else's controllers are awaited for all.
+    /// The parts that these controllers complete. Without controllers, all parts are awaited, from controllers that were started elsewhere.
     pub(super) fn by(controllers: &[&str]) -> Self {
         let runs = |name: &str| controllers.is_empty() || controllers.contains(&name);
         Self {
@@ -221,7 +221,7 @@ impl Judged {
         }
     }
 
-    /// Kinds and names of what must be done before the next rollout.
+    /// Kinds and names of the objects that must be complete before the next rollout.
     fn with_each_rollout(self) -> Vec<(&'static str, &'static str)> {
         let mut parts = Vec::new();
         if self.stateful_set {
@@ -243,33 +243,33 @@ impl Judged {
     }
 }
 
-/// Where the example is.
+/// The current step of the example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The first or second rollout is on its way.
+    /// The first or the second rollout is in progress.
     Rolling(u32),
-    /// Both are done; the CronJob has not run yet.
+    /// Both rollouts are complete; the CronJob has not run yet.
     Scheduled,
-    /// Everything is done.
+    /// The example is done.
     Done,
 }
 
-/// What is to be done next.
+/// The next action of the playground.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing: it is still on its way.
+    /// Wait: the step is in progress.
     Wait,
-    /// The first rollout is complete: these lines say how it went. The images are to be updated.
+    /// Update the images: the first rollout is complete, as these lines describe.
     Update(Vec<String>),
-    /// A step is complete that asks for nothing: these lines say how it went.
+    /// Continue: a step is complete, as these lines describe.
     Went(Vec<String>),
-    /// Everything is done: these lines say how the last step went.
+    /// The example is done: these lines describe the last step.
     Done(Vec<String>),
-    /// It takes too long, for this reason.
+    /// The step has exceeded its time limit, for this reason.
     Late(String),
 }
 
-/// Follows the example through its steps.
+/// The progress of the example through its steps.
 #[derive(Debug)]
 pub(super) struct Example {
     judged: Judged,
@@ -279,12 +279,12 @@ pub(super) struct Example {
 }
 
 impl Example {
-    /// The example was just applied.
+    /// The progress right after the objects were applied.
     pub(super) fn applied(judged: Judged, now: Instant) -> Self {
         Self { judged, step: Step::Rolling(1), since: now, late: false }
     }
 
-    /// One line about where it is.
+    /// The current step in one line.
     pub(super) fn status(&self) -> &'static str {
         match self.step {
             Step::Rolling(1) => "the example is rolled out for the first time",
@@ -294,7 +294,7 @@ impl Example {
         }
     }
 
-    /// Looks how far it is.
+    /// Checks the current step, and continues with the next one when it is complete.
     pub(super) fn look(&mut self, rollouts: &[Rollout], rows: &[Row], limits: &Limits, instant: Instant) -> Next {
         let took = instant - self.since;
         let result = match self.step {
@@ -324,7 +324,7 @@ impl Example {
         }
     }
 
-    /// How the `n`th rollout went, or what it still lacks.
+    /// A description of the complete `n`th rollout, or the objects that are not complete yet.
     fn rolling(
         &self,
         n: u32,
@@ -349,13 +349,13 @@ impl Example {
             }
         }
         for (kind, name) in self.judged.with_each_rollout() {
-            // Only what has a new image has a new generation.
+            // Only objects with a new image have a new generation.
             let (generation, rollout) = match kind {
                 "StatefulSet" | "DaemonSet" => (i64::from(n), format!(" rollout {n}")),
                 _ => (0, String::new()),
             };
             match done(rows, kind, name, generation, &rollout) {
-                // A Job is done once.
+                // A Job completes only once.
                 Ok(_) if kind == "Job" && n > 1 => {}
                 Ok(line) => lines.push(line),
                 Err(why) => missing.push(why),
@@ -365,7 +365,7 @@ impl Example {
     }
 }
 
-/// How an object is done that has reached a generation, or how far it is.
+/// The description of an object that is complete at a generation, or its progress.
 fn done(rows: &[Row], kind: &str, name: &str, generation: i64, what: &str) -> Result<String, String> {
     let key = Key::new(NAMESPACE, name);
     let row = rows.iter().find(|row| row.kind == kind && row.key == key);
@@ -377,7 +377,7 @@ fn done(rows: &[Row], kind: &str, name: &str, generation: i64, what: &str) -> Re
     }
 }
 
-/// How a complete rollout went, in one line.
+/// A description of a complete rollout, in one line.
 fn summary(n: u32, rollout: &Rollout, limits: &Limits, took: Duration) -> String {
     let mut line = format!("Deployment {} rollout {n} complete in {:.1} s", rollout.key, took.as_secs_f64());
     if let Some(extremes) = limits.extremes(&rollout.key) {

@@ -1,4 +1,4 @@
-//! The playground's command line.
+//! The command line of the playground.
 
 use std::path::PathBuf;
 
@@ -10,26 +10,26 @@ use crate::controllers;
 /// The controllers without which a Deployment does not roll out.
 const ROLLOUT: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
-/// How many nodes there are unless somebody says otherwise.
+/// The default number of nodes.
 const NODES: u32 = 6;
 
 /// The last paragraph of the help.
-const AFTER_HELP: &str = "This program holds every controller and runs each as a process of its own, which it starts again if it ends, \
-    for example after kill -9. `playground gc-controller --help` lists the flags of one. \
-    Nodes are switched off by the key s or `kubectl annotate node node-0 sim/power=off`, and on again by r or \
-    `kubectl annotate node node-0 sim/power-`: after 50 s the node is NotReady, 10 s later its Pods leave it. \
-    NONET_BIN_DIR names a directory with other builds of the controllers, such as target/release.";
+const AFTER_HELP: &str = "This program contains every controller. It runs each one as a separate process and restarts a process that \
+    ends, for example after kill -9. `playground gc-controller --help` lists the flags of a controller. \
+    The key s, or `kubectl annotate node node-0 sim/power=off`, switches a node off. The key r, or \
+    `kubectl annotate node node-0 sim/power-`, switches it on again. A node that is off becomes NotReady after 50 s, and its Pods \
+    are evicted 10 s later. NONET_BIN_DIR names a directory with other builds of the controllers, such as target/release.";
 
-/// Starts a Kubernetes cluster on this machine, without containers: an API server in memory, nodes that run Pods, and Nonet's
-/// controllers as real processes. An example application rolls out twice and runs a CronJob while you watch; kubectl works
-/// against it.
+/// Starts a Kubernetes cluster on this machine without containers: an API server in memory, nodes that simulate Pods, and the
+/// controllers of Nonet as real processes. An example application rolls out twice and runs a CronJob. kubectl works with the
+/// cluster.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "playground", max_term_width = 120, after_help = AFTER_HELP)]
 pub(super) struct Flags {
-    /// Leave out the example, and every node and controller that --nodes and --controllers do not ask for
+    /// Start without the example, and only with the nodes and controllers that --nodes and --controllers ask for
     #[arg(long)]
     pub(super) bare: bool,
-    /// How many nodes there are, at most 5000 [default: 6; 0 with --bare]
+    /// Number of nodes, at most 5000 [default: 6; 0 with --bare]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=5000))]
     nodes: Option<u32>,
     /// Controllers to run: `all`, `none`, or names separated by commas [default: all; none with --bare]
@@ -38,26 +38,29 @@ pub(super) struct Flags {
     /// Port of the API server on 127.0.0.1; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(super) port: u16,
-    /// Where to write the kubeconfig, instead of a directory that is removed at the end
+    /// File for the kubeconfig [default: a file in a temporary directory]; it is removed when the playground ends
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// End once the example is done, after two rollouts and a run of its CronJob: with 0 if all went as it should, otherwise
-    /// with 1 and a reason
+    /// End when the example is done, which is after two rollouts and a run of its CronJob; the exit code is 0 if nothing failed,
+    /// and otherwise 1 with the reason
     #[arg(long)]
     pub(super) exit_when_done: bool,
-    /// Give each controller exactly the rights of its manifests in deploy/, and nothing else
+    /// Give each controller only the rights of its manifests in deploy/
     #[arg(long)]
     pub(super) rbac: bool,
-    /// Keep fields the API server does not know, as the server of a later release would
+    /// Keep fields that the API server does not know, as a server of a later release does
     #[arg(long)]
     pub(super) keep_unknown_fields: bool,
-    /// Plain lines, also in a terminal
+    /// Print plain lines, also in a terminal
     #[arg(long)]
     pub(super) plain: bool,
+    /// Write the screen to FILE as an SVG picture when the playground ends; works with and without a terminal
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
 }
 
 impl Flags {
-    /// How many nodes there are at first.
+    /// The number of nodes at the start.
     pub(super) fn nodes(&self) -> u32 {
         self.nodes.unwrap_or(if self.bare { 0 } else { NODES })
     }
@@ -65,19 +68,22 @@ impl Flags {
     /// The controllers to run.
     ///
     /// # Errors
-    /// If one of them does not exist, or the example is to roll out and cannot: it would be waited for in vain.
+    /// If a controller does not exist, or if --exit-when-done would wait forever because the example cannot roll out.
     pub(super) fn chosen(&self) -> Result<Vec<&'static Definition>, String> {
         let list = self.controllers.as_deref().unwrap_or(if self.bare { "none" } else { "all" });
         let chosen = controllers::choose(list).map_err(|why| format!("--controllers: {why}"))?;
+        if self.svg.is_some() && self.bare && self.nodes() == 0 && chosen.is_empty() {
+            return Err("--svg needs a screen, and an API server alone has no screen; see --nodes and --controllers".to_owned());
+        }
         if self.exit_when_done {
             if self.bare {
-                return Err("--exit-when-done: it waits for the example, which --bare leaves out".to_owned());
+                return Err("--exit-when-done waits for the example, which --bare leaves out".to_owned());
             }
             if self.nodes() == 0 {
-                return Err("--exit-when-done: without nodes no Pod ever runs, see --nodes".to_owned());
+                return Err("--exit-when-done needs nodes that run Pods, see --nodes".to_owned());
             }
             if let Some(missing) = ROLLOUT.iter().find(|name| !chosen.iter().any(|d| d.name == **name)) {
-                return Err(format!("--exit-when-done: nothing rolls out without {missing}, see --controllers"));
+                return Err(format!("--exit-when-done needs {missing}, without which nothing rolls out; see --controllers"));
             }
         }
         Ok(chosen)
@@ -102,6 +108,7 @@ mod tests {
             ("--exit-when-done --controllers replicaset-controller", "deployment-controller"),
             ("--exit-when-done --bare", "--bare"),
             ("--controllers tuner", "tuner"),
+            ("--bare --svg screen.svg", "no screen"),
         ] {
             let why = chosen(arguments).unwrap_err();
             assert!(why.contains(expected), "{arguments}: {why}");

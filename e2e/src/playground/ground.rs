@@ -19,7 +19,7 @@ use crate::{
     sandbox::{ADMIN, Credential, Sandbox, Server, Tls, protection::Protection},
 };
 
-/// The cluster of the playground. Fields are dropped in their order.
+/// The parts of the cluster, in the order in which they are dropped.
 pub(super) struct Ground {
     nodes: Option<Nodes>,
     protection: Protection,
@@ -37,9 +37,9 @@ impl Ground {
             .clock(clock.clone())
             .rbac(flags.rbac)
             .keep_unknown_fields(flags.keep_unknown_fields)
-            // As everywhere: clients ask whose field is whose.
+            // kubectl reads the field managers.
             .managed_fields(true)
-            // Writes are read as they come.
+            // Subscribers get every write; no history of writes is kept.
             .writes(0)
             .build();
         let server = sandbox.serve((Ipv4Addr::LOCALHOST, flags.port).into(), Tls::On).await?;
@@ -50,14 +50,14 @@ impl Ground {
         Ok(Self { nodes: None, protection, kubeconfig, server, sandbox, directory, clock })
     }
 
-    /// Starts the nodes, which may do what they must also where rights are enforced.
+    /// Starts the nodes, with sufficient rights also under `--rbac`.
     pub(super) async fn start_nodes(&mut self, count: u32) {
         let nodes = Nodes::builder().count(count).start(self.sandbox.client(ADMIN), self.clock.clone());
         nodes.ready().await;
         self.nodes = Some(nodes);
     }
 
-    /// Switches a node off or on. A node that was not started here is somebody else's.
+    /// Switches a node off or on. Does nothing for a node that the playground has not started.
     pub(super) fn switch(&self, node: &str, is_off: bool) {
         let Some(nodes) = &self.nodes else { return };
         let switched = if is_off { nodes.kill(node) } else { nodes.restore(node) };
@@ -66,7 +66,7 @@ impl Ground {
         }
     }
 
-    /// Starts controllers, each as itself and with its own kubeconfig.
+    /// Starts the controllers, each with its own user and its own kubeconfig.
     pub(super) async fn start_controllers(
         &self,
         chosen: &[&'static Definition],
@@ -85,7 +85,7 @@ impl Ground {
         Ok(Processes::start(&launched, &self.clock)?)
     }
 
-    /// Ends everything.
+    /// Stops the nodes and the API server, and removes the files.
     pub(super) async fn shutdown(self) {
         drop(self.nodes);
         drop(self.protection);

@@ -1,4 +1,4 @@
-//! The kubeconfig people paste.
+//! The kubeconfig of the playground.
 
 use std::{
     fs, io,
@@ -11,26 +11,26 @@ use std::{
 
 use serde_json::Value;
 
-/// What a playground calls the cluster in its kubeconfigs.
+/// The name of the cluster in the kubeconfigs.
 const CLUSTER: &str = "sandbox";
 
-/// A kubeconfig on disk, removed when this is dropped unless it is another one by then.
+/// A kubeconfig on disk. Dropping this removes the file, unless its content was changed.
 #[derive(Debug)]
 pub(super) struct KubeconfigFile {
     path: PathBuf,
     text: String,
 }
 
-/// Why it cannot be written.
+/// The reason why the kubeconfig cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// It belongs to somebody.
-    #[error("{0} exists and is no kubeconfig of a playground: it is not overwritten")]
+    /// The file exists and is not from a playground.
+    #[error("{0} exists and is not the kubeconfig of a playground; it is not overwritten")]
     Foreign(String),
-    /// Another playground serves it.
-    #[error("{0} belongs to a playground that is still running: choose another file, or stop that one")]
+    /// The file belongs to a running playground.
+    #[error("{0} belongs to a playground that is still running; choose another file, or stop that playground")]
     InUse(String),
-    /// The system refuses.
+    /// The operating system refuses the write.
     #[error("cannot write {0}: {1}")]
     Io(String, io::Error),
 }
@@ -49,12 +49,12 @@ impl KubeconfigFile {
         }
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)?;
-        // What is shown is pasted in another directory.
+        // Users paste the command in other directories.
         let path = fs::canonicalize(path).map_err(failed)?;
         Ok(Self { path, text })
     }
 
-    /// What to paste.
+    /// The command that sets `KUBECONFIG`.
     pub(super) fn export(&self) -> String {
         let path = self.path.display().to_string();
         let plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&b));
@@ -69,20 +69,20 @@ impl KubeconfigFile {
 impl Drop for KubeconfigFile {
     fn drop(&mut self) {
         if fs::read_to_string(&self.path).is_ok_and(|found| found == self.text) {
-            // It may be gone by now: as wanted.
+            // An error means that the file is already gone.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether a playground wrote that.
+/// Whether a playground has written this text.
 fn is_ours(text: &str) -> bool {
     let Ok(config) = serde_json::from_str::<Value>(text) else { return false };
     let clusters = config["clusters"].as_array().map_or(0, Vec::len);
     clusters == 1 && config["clusters"][0]["name"] == CLUSTER && config["current-context"] == CLUSTER
 }
 
-/// How long a server on this machine may take to accept a connection.
+/// Time limit of a connection to a server on this machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Whether the server of a kubeconfig accepts connections.

@@ -1,13 +1,13 @@
-//! Whether rollouts keep to `maxSurge` and `maxUnavailable`: judged at every write, not now and then.
+//! A check of `maxSurge` and `maxUnavailable` at every write.
 //!
-//! Three rules follow from what the two limits promise, and each is judged by the write that would break it:
+//! Three rules follow from the two limits. Each is checked at the writes that can break it:
 //! - a write that grows a ReplicaSet leaves the sizes of all ReplicaSets of its Deployment at `replicas + maxSurge` at most;
-//! - a ReplicaSet creates no Pod beyond a size it was given;
-//! - a controller deletes no available Pod where fewer than `replicas - maxUnavailable` would be left.
+//! - a ReplicaSet creates no Pod beyond a size that it was given;
+//! - a controller deletes no available Pod if fewer than `replicas - maxUnavailable` would remain.
 //!
-//! The first two together bound the Pods, except that Pods that are to go may still be there when their successors come: that
-//! is so upstream, and why sizes are what counts. What people and nodes do is no controller's fault, and a rule that a
-//! person's own write breaks (a smaller `replicas`, say) holds again from the next write of a controller.
+//! The first two rules bound the number of Pods. Terminating Pods are not counted, because upstream creates the new Pods while the
+//! old ones terminate; therefore the rules are about sizes. Writes of users and nodes are not checked. If a user breaks a rule,
+//! for example by a smaller `replicas`, the rule holds again from the next write of a controller.
 
 use std::collections::BTreeMap;
 
@@ -18,38 +18,38 @@ use super::world::{Bounds, ReplicaSet, World};
 use crate::sandbox::Write;
 use common::pods::Pod;
 
-/// The extremes a Deployment went through.
+/// The extremes of a Deployment during a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extremes {
-    /// The bounds that held.
+    /// The bounds in force.
     pub(super) bounds: Bounds,
     /// The largest sum of the sizes of its ReplicaSets.
     pub(super) most: i32,
-    /// The fewest available Pods since all that are wanted were available for the first time; none if they never were.
+    /// The fewest available Pods after all wanted Pods were available for the first time; `None` before that.
     pub(super) least: Option<i32>,
 }
 
-/// Watches over all Deployments.
+/// The check of all Deployments.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     extremes: BTreeMap<Key, Extremes>,
-    /// Sizes that a ReplicaSet may still act upon, with their generations: those it has not said to be past.
+    /// Sizes that the controller of a ReplicaSet may still act on, by generation: those after `observedGeneration`.
     granted: BTreeMap<Uid, Vec<(i64, i32)>>,
     judged: u64,
 }
 
-/// Whether a write is a controller's own decision.
+/// Whether a controller has decided on a write.
 fn by_controller(write: &Write) -> bool {
     write.user_agent.contains("-controller")
 }
 
 impl Limits {
-    /// How many writes were judged.
+    /// The number of checked writes.
     pub(super) fn judged(&self) -> u64 {
         self.judged
     }
 
-    /// Forgets the extremes so far: another rollout begins.
+    /// Resets the extremes at the start of a rollout.
     pub(super) fn begin(&mut self) {
         self.extremes.clear();
     }
@@ -59,7 +59,7 @@ impl Limits {
         self.extremes.get(key).copied()
     }
 
-    /// Judges a write that `world` has taken over already: what it breaks, in one line each.
+    /// Checks a write that `world` already contains. Returns a line for each broken rule.
     pub(super) fn judge(&mut self, world: &World, write: &Write) -> Vec<String> {
         let mut broken = Vec::new();
         match (&*write.group, &*write.resource) {
@@ -100,7 +100,7 @@ impl Limits {
         broken
     }
 
-    /// A ReplicaSet was made, changed or said something.
+    /// Checks the creation or a change of a ReplicaSet or of its status.
     fn resized(
         &mut self,
         world: &World,
@@ -128,7 +128,7 @@ impl Limits {
         })
     }
 
-    /// A Pod was created.
+    /// Checks the creation of a Pod.
     fn created(&self, world: &World, set: &ReplicaSet, write: &Write) -> Option<String> {
         if !by_controller(write) {
             return None;
@@ -139,7 +139,7 @@ impl Limits {
             .then(|| format!("ReplicaSet {}: Pod {} is number {active} of {granted}", set.metadata.key(), write.name))
     }
 
-    /// Keeps the extremes.
+    /// Updates the extremes.
     fn note(&mut self, world: &World, deployment: Option<&super::world::Deployment>, write: &Write) {
         let Some((deployment, bounds)) = deployment.and_then(|d| Some((d, d.bounds()?))) else { return };
         let sizes: i32 = world.sets_of(deployment).iter().map(|set| set.replicas()).sum();
@@ -157,7 +157,7 @@ impl Limits {
     }
 }
 
-/// An available Pod was deleted.
+/// Checks the deletion of an available Pod.
 fn deleted(world: &World, set: &ReplicaSet, write: &Write) -> Option<String> {
     let deployment = world.deployment_of(set).filter(|_| by_controller(write))?;
     let bounds = deployment.bounds()?;

@@ -1,4 +1,4 @@
-//! The view for terminals.
+//! The full-screen view for terminals.
 
 use std::{fmt::Write as _, io, time::Duration};
 
@@ -21,31 +21,31 @@ use super::{
     world::Census,
 };
 
-/// What a person wants.
+/// A command that the user gives by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// To end.
+    /// End the playground.
     Quit,
-    /// Another rollout.
+    /// Roll out another image.
     Update,
-    /// To switch a node off.
+    /// Switch a node off.
     StopNode,
-    /// To switch all nodes on again.
+    /// Switch all nodes on again.
     StartNodes,
 }
 
-/// The terminal, in its own screen until this is dropped.
+/// The terminal on the alternate screen. Dropping this restores it.
 pub(super) struct Live {
     terminal: DefaultTerminal,
     wishes: mpsc::UnboundedReceiver<Wish>,
 }
 
 impl Live {
-    /// Takes the terminal.
+    /// Switches the terminal to the alternate screen, and starts to read keys.
     pub(super) fn start() -> io::Result<Self> {
         let terminal = ratatui::try_init()?;
         let (sender, wishes) = mpsc::unbounded_channel();
-        // Reading keys blocks: it has a thread of its own, which ends when nobody listens.
+        // Reading keys blocks, so it has its own thread, which ends when the receiver is dropped.
         std::thread::spawn(move || {
             while !sender.is_closed() {
                 let key = match event::poll(Duration::from_millis(100)) {
@@ -64,12 +64,12 @@ impl Live {
         Ok(Self { terminal, wishes })
     }
 
-    /// The next wish. Ends where there is no keyboard any more.
+    /// The next command; [`Wish::Quit`] if keys can no longer be read.
     pub(super) async fn wish(&mut self) -> Wish {
         self.wishes.recv().await.unwrap_or(Wish::Quit)
     }
 
-    /// Draws everything.
+    /// Draws the whole screen.
     pub(super) fn draw(&mut self, board: &Board) -> io::Result<()> {
         self.terminal.draw(|frame| draw(frame, board)).map(drop)
     }
@@ -95,8 +95,8 @@ fn wish(key: KeyEvent) -> Option<Wish> {
     }
 }
 
-/// One sign for each state of a Pod, with its colour, in the order of a Pod's life.
-const SIGNS: [(char, Color); 6] = [
+/// The sign and the colour of each state of a Pod, in the order of a Pod's life.
+pub(super) const SIGNS: [(char, Color); 6] = [
     ('·', Color::Gray),
     ('○', Color::Yellow),
     ('◐', Color::Cyan),
@@ -105,20 +105,21 @@ const SIGNS: [(char, Color); 6] = [
     ('▪', Color::DarkGray),
 ];
 
-/// From this width on a line has room for everything.
+/// The width from which lines show all their columns.
 const WIDE: u16 = 120;
-/// Rows of the head and of the foot.
+/// Rows of the head and the foot.
 const HEAD: u16 = 4;
 const FOOT: u16 = 1;
-/// Rows of history, title included, that other panels leave where they can.
+/// Rows that the other panels leave for the history, with its title, if there is room.
 const HISTORY: u16 = 6;
 
-fn draw(frame: &mut Frame<'_>, board: &Board) {
-    // Nodes have a line when there is something to tell of them.
+/// Draws the board on a screen of any size.
+pub(super) fn draw(frame: &mut Frame<'_>, board: &Board) {
+    // Nodes have a line if one of them is off, not ready or tainted.
     let head_height = HEAD + u16::from(board.node_states.are_odd());
     let (width, room) = (frame.area().width, frame.area().height.saturating_sub(head_height + FOOT));
     let rows = |lines: &[Line<'_>]| u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1);
-    // Where there is not enough room, controllers share lines first; then ReplicaSets are left out; then lines are.
+    // If there is not enough room, first two controllers share a line, then ReplicaSets are left out, then lines are cut off.
     let mut workloads = workload_lines(board, width, Parts::Shown);
     let mut controllers = controller_lines(board);
     let too_high = |workloads: &[Line<'_>], controllers: &[Line<'_>]| {
@@ -153,7 +154,7 @@ fn draw(frame: &mut Frame<'_>, board: &Board) {
     frame.render_widget(Paragraph::new(keys(board, width)).style(Style::new().dim()), foot);
 }
 
-/// What a person can do; what does not fit is left out.
+/// The keys; those that do not fit are left out.
 fn keys(board: &Board, width: u16) -> String {
     let mut all = vec!["q quit"];
     if board.has_example {
@@ -175,7 +176,7 @@ fn keys(board: &Board, width: u16) -> String {
     line
 }
 
-/// Lines under a title. The last one says how many are missing if there is not enough room.
+/// Lines under a title. If there is not enough room, the last line gives the number of missing lines.
 fn panel<'a>(frame: &mut Frame<'_>, area: Rect, title: impl Into<Line<'a>>, mut lines: Vec<Line<'a>>) {
     let room = usize::from(area.height.saturating_sub(1));
     if lines.len() > room && room > 0 {
@@ -300,7 +301,7 @@ fn pod_signs(pods: Census, room: usize) -> Vec<Span<'static>> {
     counted.map(|((state, n), (sign, colour))| Span::styled(text(state, n, sign), colour)).collect()
 }
 
-/// New and available, new and not yet, old: out of what is wanted.
+/// A bar with the shares of new available Pods, other new Pods and old Pods.
 fn bar(rollout: &Rollout, width: i32) -> Vec<Span<'static>> {
     let total = rollout.wanted.max(rollout.pods().active()).max(1);
     let cells = |n: i32| {
@@ -330,7 +331,7 @@ fn part_line(part: &Part, width: u16) -> Line<'_> {
     Line::from(spans)
 }
 
-/// One line for each controller, and what each fails at or waits for.
+/// One line for each controller, with its failing keys and its reasons for waiting.
 fn controller_lines(board: &Board) -> Vec<Line<'_>> {
     if board.reports.is_empty() {
         return no_controllers();
@@ -348,7 +349,7 @@ fn no_controllers() -> Vec<Line<'static>> {
     vec![Line::from("none was started: see --controllers").dim()]
 }
 
-/// Two controllers a line, then what fails, then what is waited for.
+/// Two controllers in each line, then the failing keys, then the reasons for waiting.
 fn short_controller_lines(board: &Board, width: u16) -> Vec<Line<'_>> {
     if board.reports.is_empty() {
         return no_controllers();
@@ -418,7 +419,7 @@ fn controller_line(report: &Report) -> Line<'_> {
 }
 
 fn history_lines(board: &Board, room: usize, width: u16) -> Vec<Line<'_>> {
-    // The ends of lines matter more than the same ending on each name.
+    // On a narrow screen, the common ending of the names is left out.
     let (suffix, column) = if width < WIDE { ("-controller", 14) } else { ("", 25) };
     let line = |note: &'_ super::board::Note| {
         let style = match note.mood {

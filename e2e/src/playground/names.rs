@@ -1,10 +1,10 @@
-//! What objects are called: some controllers work by uid, which says nothing to people.
+//! Names of objects by uid, because the keys of some controllers are uids.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::sandbox::{Change, Write};
 
-/// How many objects are remembered that are gone.
+/// The number of deleted objects whose names are kept.
 const GONE: usize = 1000;
 
 /// Names by uid.
@@ -16,7 +16,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Takes over what a write did.
+    /// Takes over the object of a write.
     pub(super) fn apply(&mut self, write: &Write) {
         let object = match write.change {
             Change::Added => write.after(),
@@ -38,7 +38,7 @@ impl Names {
         }
     }
 
-    /// A key as people name it: the object if it is a uid that is known, the key itself otherwise.
+    /// The object of a key that is a known uid; any other key is returned as it is.
     pub(super) fn of<'a>(&'a self, key: &'a str) -> &'a str {
         self.by_uid.get(key).map_or(key, String::as_str)
     }

@@ -1,4 +1,4 @@
-//! What becomes of the nodes: which are switched off, which are ready, and which Pods have to leave.
+//! The states of the nodes: power, readiness and `NoExecute` taints.
 
 use std::{
     collections::BTreeMap,
@@ -11,13 +11,13 @@ use crate::sandbox;
 
 /// The annotation that switches a node off (`off`) and on again (anything else, or none).
 pub(super) const POWER: &str = "sim/power";
-/// How many nodes that are not as usual have a name on the screen.
+/// The number of nodes in an unusual state whose names are shown.
 const NAMED: usize = 3;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeState {
-    /// Whether somebody has switched it off.
+    /// Whether it is switched off.
     pub(super) is_off: bool,
     /// The status of its condition `Ready`.
     ready: String,
@@ -48,7 +48,7 @@ impl NodeState {
     }
 }
 
-/// As `kubectl get nodes` has it, with what it leaves out.
+/// The text of `kubectl get nodes`, with power and taints.
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_ready() { "Ready" } else { "NotReady" })?;
@@ -65,12 +65,12 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// What a write changed about a node.
+/// A change of a node by a write.
 pub(super) struct Change {
     pub(super) name: String,
-    /// None for a new node.
+    /// `None` for a new node.
     pub(super) before: Option<NodeState>,
-    /// None for one that was deleted.
+    /// `None` for a deleted node.
     pub(super) after: Option<NodeState>,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Change {
 pub(super) struct NodeStates(BTreeMap<String, NodeState>);
 
 impl NodeStates {
-    /// Takes over what a write did; none if it changed nothing that is shown.
+    /// Takes over the node of a write; `None` if nothing changed that is shown.
     pub(super) fn apply(&mut self, write: &sandbox::Write) -> Option<Change> {
         if write.resource != "nodes" || !write.group.is_empty() {
             return None;
@@ -92,7 +92,7 @@ impl NodeStates {
         (before != after).then(|| Change { name: write.name.clone(), before, after })
     }
 
-    /// The node that is switched off next: the first that is on.
+    /// The first node that is on, which is the next to be switched off.
     pub(super) fn next_on(&self) -> Option<&str> {
         self.0.iter().find(|(_, state)| !state.is_off).map(|(name, _)| name.as_str())
     }
@@ -102,12 +102,12 @@ impl NodeStates {
         self.0.iter().filter(|(_, state)| state.is_off).map(|(name, _)| name.as_str())
     }
 
-    /// Whether one of them is not as usual.
+    /// Whether a node is off, not ready or tainted.
     pub(super) fn are_odd(&self) -> bool {
         self.0.values().any(|state| !state.is_as_usual())
     }
 
-    /// Nodes as they usually are, those of the names switched off.
+    /// Ready nodes, of which the named ones are switched off.
     #[cfg(test)]
     pub(super) fn example(names: &[&str], off: &[&str]) -> Self {
         let state = |name: &&str| NodeState {
@@ -123,7 +123,7 @@ impl NodeStates {
         Self(names.iter().map(|name| ((*name).to_owned(), state(name))).collect())
     }
 
-    /// All of them in one line: how many are ready, and the names of those that are not as usual.
+    /// One line with the number of ready nodes and the names of the others.
     pub(super) fn line(&self) -> String {
         let ready = self.0.values().filter(|state| state.is_ready()).count();
         let odd: Vec<String> = self

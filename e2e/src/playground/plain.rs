@@ -1,4 +1,4 @@
-//! The view for pipes and logs: one line a change.
+//! The view for pipes and logs: one line for each change.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
 
 use super::board::{Board, Mood, Note};
 
-/// Writes lines to stdout.
+/// The view that writes lines to standard output.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
     /// The last line about each object, by kind and name.
@@ -21,7 +21,7 @@ impl Plain {
         Self::line(board.elapsed(note.at), &note.who, &format!("{mark}{}", note.text))
     }
 
-    /// Writes a line about each object that has changed.
+    /// Writes a line for each changed object.
     pub(super) fn objects(&mut self, board: &Board) -> io::Result<()> {
         let rollouts = board.rollouts.iter().map(|rollout| (format!("Deployment {}", rollout.key), rollout.line()));
         let rows = board.rows.iter().map(|row| (format!("{} {}", row.kind, row.key), row.line()));

@@ -1,5 +1,4 @@
-//! The controllers of the playground: processes that are started, asked what they do, started again when they end by
-//! themselves, and stopped.
+//! The processes of the controllers: starts them, asks for their diagnostics, restarts those that end, and stops them.
 
 use std::{
     collections::BTreeMap,
@@ -24,29 +23,29 @@ use crate::{
     scrape::Samples,
 };
 
-/// How often controllers are asked what they do ...
+/// The period of requests for diagnostics ...
 const EVERY: Duration = Duration::from_millis(200);
-/// ... and how often while they do nothing and nobody asks for anything else: idle controllers should be seen idle.
+/// ... and the longer period while all controllers are idle, so that the requests do not keep them busy.
 const EVERY_IDLE: Duration = Duration::from_secs(2);
-/// How long a controller may take to end.
+/// Time limit for a controller to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause before a controller that ended by itself is started again; it doubles each time ...
+/// The pause before a controller that ended is restarted. It doubles each time ...
 const RESTART_FIRST: Duration = Duration::from_secs(1);
-/// ... up to this.
+/// ... up to this pause.
 const RESTART_LAST: Duration = Duration::from_secs(60);
 
-/// Whether a controller lives.
+/// The state of the process of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It does not answer yet.
+    /// It does not answer requests yet.
     Starting,
-    /// It answers.
+    /// It answers requests.
     Running,
-    /// It has ended although the playground did not stop it: how, and the end of its log. It will be started again.
+    /// It has ended, and the playground did not stop it. The text has the exit status and the end of its log. It will be restarted.
     Ended(String),
 }
 
-/// One plan that a controller carried out.
+/// One sync of a controller that had a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Deed {
     pub(super) at: Timestamp,
@@ -55,31 +54,31 @@ pub(super) struct Deed {
     pub(super) actions: Vec<String>,
 }
 
-/// What a controller says of itself.
+/// The diagnostics of a controller.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) name: String,
     pub(super) pid: u32,
     pub(super) state: State,
-    /// Where it serves its diagnostics.
+    /// The address of its diagnostics.
     pub(super) diagnostics: Option<std::net::SocketAddr>,
     pub(super) leads: bool,
-    /// How often it was started again.
+    /// The number of restarts.
     pub(super) restarts: u32,
-    /// Keys in its work queues.
+    /// The number of keys in its work queues.
     pub(super) depth: u64,
-    /// Requests it has sent.
+    /// The number of requests that it has sent.
     pub(super) requests: u64,
     pub(super) usage: Usage,
-    /// What failed last, by key.
+    /// The last error of each failing key.
     pub(super) failing: Vec<(String, String)>,
-    /// What is waited for, by key.
+    /// The reasons for waiting, by key.
     pub(super) waiting: Vec<(String, Vec<String>)>,
-    /// What it did since the last report, oldest first.
+    /// Its actions since the last report, oldest first.
     pub(super) deeds: Vec<Deed>,
 }
 
-/// `/debug/explain` of one loop.
+/// The answer of `/debug/explain` for one loop.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Explained {
@@ -96,7 +95,7 @@ struct Recent {
     actions: Vec<String>,
 }
 
-/// `/debug/explain` of one key.
+/// The answer of `/debug/explain` for one key.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Key {
@@ -113,7 +112,7 @@ struct LastError {
     error: String,
 }
 
-/// Running controllers. They are killed if this is dropped without [`Processes::stop`].
+/// The running controllers. Dropping this without [`Processes::stop`] kills them.
 pub(super) struct Processes {
     reports: mpsc::UnboundedReceiver<Vec<Report>>,
     questions: watch::Sender<Vec<String>>,
@@ -121,18 +120,18 @@ pub(super) struct Processes {
     task: JoinHandle<()>,
 }
 
-/// One of them, with what is known of it.
+/// The process of one controller, with its last report.
 struct Player {
     process: Process,
     state: State,
     seen: Timestamp,
-    /// When it is started again, if it has ended.
+    /// The time of the restart, if it has ended.
     restart_at: Option<Instant>,
     restarts: u32,
     clock: Clock,
 }
 
-/// A controller out of this program, or out of the directory that `NONET_BIN_DIR` names.
+/// The command of a controller: this program, or a binary in the directory that `NONET_BIN_DIR` names.
 fn launch(name: &str, kubeconfig: &Path) -> Result<Launch, Error> {
     match chosen_directory() {
         Some(_) => Launch::controller(name, kubeconfig),
@@ -155,12 +154,12 @@ impl Processes {
         Ok(Self { reports, questions, stop, task })
     }
 
-    /// The next reports; none once all controllers were stopped.
+    /// The next reports; `None` after all controllers were stopped.
     pub(super) async fn next(&mut self) -> Option<Vec<Report>> {
         self.reports.recv().await
     }
 
-    /// Of which keys the next reports are to say what is waited for.
+    /// Sets the keys whose reasons for waiting the next reports contain.
     pub(super) fn ask(&self, keys: Vec<String>) {
         self.questions.send_if_modified(|asked| {
             let changed = *asked != keys;
@@ -169,9 +168,9 @@ impl Processes {
         });
     }
 
-    /// Ends all controllers in order and waits for them.
+    /// Stops all controllers and waits until they have ended.
     pub(super) async fn stop(self) {
-        // The task has ended by itself if nobody listens.
+        // The task ends when the receiver of its reports is dropped.
         let _ = self.stop.send(true);
         let _ = self.task.await;
     }
@@ -214,7 +213,7 @@ async fn run(
     }
 }
 
-/// Waits for the next report: for that long, or until a controller needs attention.
+/// Waits for the period, or until a controller ends or has to be restarted.
 async fn until_due(players: &[Player], every: Duration, clock: &Clock) {
     let due = clock.instant() + every;
     loop {
@@ -226,12 +225,12 @@ async fn until_due(players: &[Player], every: Duration, clock: &Clock) {
     }
 }
 
-/// The pause before a controller is started again that was started again `restarts` times before.
+/// The pause before the next restart of a controller that was restarted `restarts` times.
 fn restart_delay(restarts: u32) -> Duration {
     RESTART_FIRST.saturating_mul(1 << restarts.min(16)).min(RESTART_LAST)
 }
 
-/// How a process ended, without its name. What it logged explains an exit, but nothing about a signal.
+/// The exit status of a process, without its name. The log is added for an exit, but not for a signal, which it cannot explain.
 fn ending(error: &Error) -> String {
     match error {
         Error::Ended { status, .. } if status.signal().is_some() => format!("ended with {status}"),
@@ -246,7 +245,7 @@ impl Player {
         Self { process, state, seen, restart_at: None, restarts: 0, clock: clock.clone() }
     }
 
-    /// Brings the state up to date with whether the process lives, and starts it again when it is time.
+    /// Updates the state from the process, and restarts it when the pause is over.
     fn supervise(&mut self) {
         let Err(error) = self.process.check() else { return };
         let now = self.clock.instant();
@@ -264,7 +263,7 @@ impl Player {
         match self.process.restart() {
             Ok(()) => self.state = State::Starting,
             Err(error) => {
-                // The next look finds the process of before ended, as now, and tries again.
+                // The next update finds the old process ended, and tries the restart again.
                 self.state = State::Ended(error.to_string());
             }
         }

@@ -1,22 +1,22 @@
-//! How far a rollout is.
+//! The progress of a rollout.
 
 use common::{conditions, meta::Key};
 use jiff::Timestamp;
 
 use super::world::{Bounds, Census, Deployment, World};
 
-/// Where a rollout stands.
+/// The phase of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The Deployment has not been looked at since it changed.
+    /// The controller has not observed the last change of the Deployment.
     Unseen,
-    /// On its way.
+    /// In progress.
     Progressing,
-    /// Stopped by its owner.
+    /// Paused by the user.
     Paused,
     /// Every Pod is of the newest template and available.
     Complete,
-    /// Given up: what the condition says.
+    /// Failed, with the message of the condition.
     Failed(String),
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Whether it has Pods, or is to have some.
+    /// Whether it has Pods or a size above zero.
     pub(super) fn is_visible(&self) -> bool {
         self.size > 0 || self.pods != Census::default()
     }
@@ -68,7 +68,7 @@ pub(super) struct Rollout {
 }
 
 impl Rollout {
-    /// What the world shows of one Deployment.
+    /// The rollout of one Deployment, from the present objects.
     pub(super) fn of(world: &World, key: &Key, deployment: &Deployment, now: Timestamp) -> Self {
         let part = |set: &&super::world::ReplicaSet| Part {
             name: set.metadata.name.to_string(),
@@ -79,7 +79,7 @@ impl Rollout {
         };
         let parts: Vec<Part> = world.sets_of(deployment).iter().map(part).collect();
         let image = deployment.image();
-        // The newest revision is the current template's, once the Deployment has been looked at.
+        // The newest revision is that of the current template once the controller has observed the Deployment.
         let (new, old): (Vec<&Part>, Vec<&Part>) =
             parts.iter().partition(|p| p.revision.to_string() == deployment.revision() && p.image == image);
         let sum = |parts: &[&Part]| parts.iter().map(|p| p.pods).fold(Census::default(), std::ops::Add::add);

@@ -1,4 +1,4 @@
-//! What the playground shows while it runs: what happens is taken in, judged, and put where people see it.
+//! The main loop of the playground: takes in writes and reports, checks them, and updates the view.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,19 +25,20 @@ use super::{
     plain::Plain,
     print,
     processes::{Processes, Report, State},
+    svg,
     world::World,
 };
 use crate::sandbox::Write;
 
-/// How often views are brought up to date while objects change ...
+/// The period of updates of the view while objects change ...
 const TICK: Duration = Duration::from_millis(50);
-/// ... and how often while none does: Pods become available with time alone.
+/// ... and while no object changes, since Pods become available by the passing of time.
 const TICK_IDLE: Duration = Duration::from_millis(250);
 
-/// What is said once nothing happens by itself any more.
+/// The message at the end of the example.
 const YOURS: &str = "the cluster is yours: use kubectl in another terminal; Ctrl-C ends everything";
 
-/// Where things are shown.
+/// The kind of the view.
 enum View {
     Plain(Plain),
     Live(Box<Live>),
@@ -51,24 +52,24 @@ struct Show<'a> {
     world: World,
     names: Names,
     limits: Limits,
-    /// The example, unless it is left out.
+    /// The example; `None` with `--bare`.
     example: Option<Example>,
-    /// The version of the example's images that was rolled out last.
+    /// The last version of the example's images.
     version: u32,
     view: View,
-    /// Whether an object has changed since the last look, and when that was.
+    /// Whether an object has changed since the last update of the view, and the time of that update.
     changed: bool,
     looked: Instant,
-    /// The process that each controller was last seen running as ...
+    /// The last process id of each controller ...
     running: BTreeMap<String, u32>,
-    /// ... and leading as.
+    /// ... and its last process id as the leader.
     leaders: BTreeMap<String, u32>,
-    /// Why the playground is to end badly once it ends by itself.
+    /// The reasons for exit code 1 with `--exit-when-done`.
     failures: Vec<String>,
     done: bool,
 }
 
-/// Shows what happens until somebody or something ends it.
+/// Runs until a signal, the key q, or `--exit-when-done` ends it.
 pub(super) async fn show(
     flags: &Flags,
     live: bool,
@@ -176,7 +177,7 @@ impl<'a> Show<'a> {
         Ok(show)
     }
 
-    /// Adds a line of history, and shows it.
+    /// Adds a line of history, and prints it in the plain view.
     fn say(&mut self, at: Timestamp, who: &str, text: String, mood: Mood) -> Result<(), Error> {
         let note = self.board.note(at, who, text, mood);
         match self.view {
@@ -185,7 +186,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// What a person wants; never anything without a terminal.
+    /// The next command of the user; never returns without a terminal.
     async fn wish(&mut self) -> Wish {
         match &mut self.view {
             View::Live(live) => live.wish().await,
@@ -193,7 +194,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// A write was accepted.
+    /// Takes in an accepted write.
     fn wrote(&mut self, write: &Write) -> Result<(), Error> {
         self.changed = true;
         self.world.apply(write);
@@ -211,13 +212,13 @@ impl<'a> Show<'a> {
         Ok(())
     }
 
-    /// A node is in another state. Its annotation switches it.
+    /// Reports a change of a node, and switches the node if its annotation has changed.
     fn node_changed(&mut self, at: Timestamp, Change { name, before, after }: Change) -> Result<(), Error> {
         let is_off = |state: &Option<NodeState>| state.as_ref().is_some_and(|state| state.is_off);
         if is_off(&before) != is_off(&after) {
             self.ground.switch(&name, is_off(&after));
         }
-        // Nodes that come up are told of together.
+        // New nodes have no lines of their own.
         let (Some(_), Some(after)) = (before, after) else { return Ok(()) };
         let text = format!("{name} is {after}");
         self.say(at, "nodes", text, Mood::Plain)
@@ -244,13 +245,13 @@ impl<'a> Show<'a> {
         let patch = json!({"metadata": {"annotations": {POWER: power}}});
         match self.ground.sandbox.merge("nodes", None, node, None, patch).await {
             Ok(_) => Ok(()),
-            // Somebody has deleted it.
+            // The node was deleted.
             Err(refused) if refused.code == 404 => Ok(()),
             Err(refused) => Err(refused.into()),
         }
     }
 
-    /// Controllers have said what they do.
+    /// Takes in the reports of the controllers.
     fn heard(&mut self, mut reports: Vec<Report>) -> Result<(), Error> {
         for report in &mut reports {
             let deeds = report.deeds.iter_mut().map(|deed| &mut deed.key);
@@ -292,7 +293,7 @@ impl<'a> Show<'a> {
         Ok(())
     }
 
-    /// Brings the view up to date, and the example one step further.
+    /// Updates the view and checks the progress of the example.
     async fn look(&mut self) -> Result<(), Error> {
         let (now, instant) = (self.ground.clock.now(), self.ground.clock.instant());
         if !self.changed && instant - self.looked < TICK_IDLE {
@@ -351,7 +352,7 @@ impl<'a> Show<'a> {
         lines.into_iter().try_for_each(|line| self.say(now, NAME, line, Mood::Good))
     }
 
-    /// What controllers wait for, in one line.
+    /// The reasons for waiting of all controllers, in one line.
     fn waiting(&self) -> String {
         let one = |r: &Report| -> Vec<String> {
             r.waiting.iter().map(|(key, why)| format!("{} waits for {key}: {}", r.name, why.join(", "))).collect()
@@ -359,7 +360,7 @@ impl<'a> Show<'a> {
         self.board.reports.values().flat_map(one).collect::<Vec<_>>().join("; ")
     }
 
-    /// Rolls out the next version of the example's images. What a person has deleted is left out.
+    /// Rolls out the next version of the example's images, except for objects that the user has deleted.
     async fn update(&mut self) -> Result<(), Error> {
         self.limits.begin();
         let version = self.version + 1;
@@ -381,7 +382,7 @@ impl<'a> Show<'a> {
         self.say(self.ground.clock.now(), NAME, text, Mood::Good)
     }
 
-    /// Whether it is over by itself, and how.
+    /// The result with `--exit-when-done`; `None` while the example is in progress.
     fn verdict(&self) -> Option<Result<(), Error>> {
         if !self.flags.exit_when_done || (!self.done && self.failures.is_empty()) {
             return None;
@@ -392,11 +393,14 @@ impl<'a> Show<'a> {
         })
     }
 
-    /// Leaves the terminal as it was, with what is worth remembering.
+    /// Restores the terminal, writes the picture, and prints the important lines of the history.
     fn end(self, ended: Result<(), Error>) -> Result<(), Error> {
         let Self { view, board, flags, .. } = self;
         let was_live = matches!(view, View::Live(_));
         drop(view);
+        if let Some(path) = &flags.svg {
+            std::fs::write(path, svg::picture(&board)).map_err(|e| Error::Io("--svg: cannot write the picture", e))?;
+        }
         if was_live {
             for note in board.history.iter().filter(|note| note.mood != Mood::Plain) {
                 Plain::note(&board, note).map_err(|e| Error::Io("cannot write to stdout", e))?;

@@ -1,4 +1,4 @@
-//! StatefulSets, DaemonSets, Services, Jobs and CronJobs as accepted writes leave them, each summed up in one row.
+//! StatefulSets, DaemonSets, Services, Jobs and CronJobs from the accepted writes, each in one row.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -16,16 +16,16 @@ use crate::sandbox::Write;
 /// The label that names the Service of an `EndpointSlice`.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// How far an object is with what its spec asks for.
+/// The progress of an object towards its spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Everything is as wanted.
+    /// The object is as its spec asks for.
     Done,
-    /// Something is still to be done.
+    /// The controller has not finished yet.
     Underway,
     /// The controller has given up.
     Failed,
-    /// Its owner has suspended it.
+    /// The user has suspended it.
     Suspended,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Row {
     pub(super) key: Key,
     pub(super) generation: i64,
     pub(super) progress: Progress,
-    /// The progress in one word of the kind's own.
+    /// The progress in one word, which depends on the kind.
     pub(super) word: &'static str,
-    /// The numbers behind it.
+    /// The numbers, as text.
     pub(super) text: String,
     /// Its Pods; for a CronJob, those of all its Jobs.
     pub(super) pods: Census,
@@ -187,7 +187,7 @@ struct CronJobStatus {
     last_successful_time: Option<Timestamp>,
 }
 
-/// Reads `null` as an empty list: Go's encoder writes lists without elements like that.
+/// Reads `null` as an empty list, because Go encodes empty lists like that.
 fn null_is_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
@@ -203,7 +203,7 @@ pub(super) struct Workloads {
     cron_jobs: BTreeMap<Key, CronJob>,
 }
 
-/// Takes over what a write left of an object.
+/// Stores or removes the object of a write.
 fn store<K: for<'a> Deserialize<'a>>(objects: &mut BTreeMap<Key, K>, write: &Write) {
     let key = Key::new(&write.namespace, &write.name);
     match write.after().as_deref().and_then(read) {
@@ -213,7 +213,7 @@ fn store<K: for<'a> Deserialize<'a>>(objects: &mut BTreeMap<Key, K>, write: &Wri
 }
 
 impl Workloads {
-    /// Takes over what a write did. Writes to other kinds change nothing.
+    /// Takes over the object of a write. Writes to other kinds have no effect.
     pub(super) fn apply(&mut self, write: &Write) {
         match (&*write.group, &*write.resource) {
             ("apps", "statefulsets") => store(&mut self.stateful_sets, write),
@@ -388,7 +388,7 @@ impl Job {
 }
 
 impl Row {
-    /// Everything in one line.
+    /// The row in one line.
     pub(super) fn line(&self) -> String {
         let states = self.pods.line();
         let pods = if states.is_empty() { states } else { format!(" | Pods: {states}") };

@@ -1,4 +1,4 @@
-//! Deployments, their ReplicaSets and all Pods as the accepted writes leave them; other kinds are in [`super::workloads`].
+//! Deployments, ReplicaSets and Pods from the accepted writes; other kinds are in [`super::workloads`].
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use serde_json::Value;
 use super::workloads::{Row, Workloads};
 use crate::sandbox::Write;
 
-/// The annotation that numbers the templates of a Deployment.
+/// The annotation with the revision of a Deployment or a ReplicaSet.
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// A Deployment, as far as it is shown.
+/// The fields of a Deployment that are shown.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Deployment {
@@ -99,12 +99,12 @@ pub(super) struct Bounds {
 }
 
 impl Deployment {
-    /// How many Pods are wanted.
+    /// The wanted number of Pods.
     pub(super) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The bounds its strategy sets; none where it sets none that can be read.
+    /// The bounds of its strategy; `None` if the strategy has none or they cannot be read.
     pub(super) fn bounds(&self) -> Option<Bounds> {
         let replicas = self.replicas();
         if self.spec.strategy.r#type == "Recreate" {
@@ -116,7 +116,7 @@ impl Deployment {
         Some(Bounds { most: replicas.saturating_add(surge), least: replicas.saturating_sub(unavailable) })
     }
 
-    /// The number of its current template; empty before it has one.
+    /// The revision of its current template; empty before the controller has set it.
     pub(super) fn revision(&self) -> &str {
         self.metadata.annotations.get(REVISION).unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl Deployment {
     }
 }
 
-/// A ReplicaSet, as far as it is shown.
+/// The fields of a ReplicaSet that are shown.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ReplicaSet {
@@ -151,12 +151,12 @@ pub(super) struct ReplicaSetStatus {
 }
 
 impl ReplicaSet {
-    /// How many Pods it is to have.
+    /// The wanted number of Pods.
     pub(super) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The number of its template.
+    /// The revision of its template.
     pub(super) fn revision(&self) -> i64 {
         self.metadata.annotations.get(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
@@ -167,7 +167,7 @@ impl ReplicaSet {
     }
 }
 
-/// Numbers of Pods by what they are doing.
+/// Numbers of Pods by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Census {
     /// Not running yet.
@@ -180,7 +180,7 @@ pub(super) struct Census {
     pub(super) available: i32,
     /// Being deleted.
     pub(super) terminating: i32,
-    /// Over, and not being replaced in place.
+    /// Finished.
     pub(super) over: i32,
 }
 
@@ -190,7 +190,7 @@ impl Census {
         self.pending + self.running + self.ready + self.available
     }
 
-    /// What each number is called, in the order of a Pod's life.
+    /// The numbers with their names, in the order of a Pod's life.
     pub(super) fn named(&self) -> [(&'static str, i32); 6] {
         [
             ("pending", self.pending),
@@ -223,19 +223,19 @@ impl std::ops::Add for Census {
     }
 }
 
-/// Everything that is shown, by name.
+/// All objects that are shown, by name.
 #[derive(Debug, Default)]
 pub(super) struct World {
     deployments: BTreeMap<Key, Deployment>,
     sets: BTreeMap<Uid, ReplicaSet>,
     /// The ReplicaSets of each Deployment.
     sets_of: BTreeMap<Uid, Vec<Uid>>,
-    /// Pods by their controller; those of none under the empty uid.
+    /// Pods by the uid of their controller; Pods without a controller have the empty uid.
     pods: BTreeMap<Uid, BTreeMap<Key, Pod>>,
     workloads: Workloads,
 }
 
-/// Reads an object; none if validation lets something through that the projection cannot hold.
+/// Reads an object; `None` if a valid object does not fit the projection.
 pub(super) fn read<'a, K: Deserialize<'a>>(value: &'a Value) -> Option<K> {
     K::deserialize(value).ok()
 }
@@ -246,7 +246,7 @@ fn controller_uid(pod: &Pod) -> Uid {
 }
 
 impl World {
-    /// Takes over what a write did. Writes to other kinds change nothing.
+    /// Takes over the object of a write. Writes to other kinds have no effect.
     pub(super) fn apply(&mut self, write: &Write) {
         let (before, after) = (write.before(), write.after());
         match (&*write.group, &*write.resource) {
@@ -282,12 +282,12 @@ impl World {
         self.workloads.rows(self, now)
     }
 
-    /// How many ready Pods a Service with this selector has.
+    /// The number of ready Pods of a Service with this selector.
     pub(super) fn ready_pods(&self, namespace: &str, selector: &Labels) -> usize {
         let selector = Selector::from_map(selector.clone());
         let serves = |pod: &&Pod| pod.meta.namespace == *namespace && selector.matches(&pod.meta.labels);
         let pods = self.pods.values().flat_map(BTreeMap::values).filter(serves);
-        // A Pod that is being deleted is ready for its probes, but takes no new connections.
+        // A terminating Pod may be ready for its probes, but gets no new connections.
         pods.filter(|pod| pod.is_ready() && !pod.phase.is_terminal() && !pod.meta.is_deleting()).count()
     }
 
@@ -353,12 +353,12 @@ impl World {
         sets
     }
 
-    /// What the Pods of a ReplicaSet are doing.
+    /// The states of the Pods of a ReplicaSet.
     pub(super) fn census(&self, set: &ReplicaSet, now: Timestamp) -> Census {
         self.census_of_owner(&set.metadata.uid, set.spec.min_ready_seconds, now)
     }
 
-    /// What the Pods of a controller are doing.
+    /// The states of the Pods of a controller.
     pub(super) fn census_of_owner(&self, owner: &Uid, min_ready_seconds: i32, now: Timestamp) -> Census {
         let mut census = Census::default();
         for pod in self.pods.get(owner).into_iter().flat_map(BTreeMap::values) {
@@ -380,7 +380,7 @@ impl World {
         census
     }
 
-    /// What the Pods of a Deployment are doing.
+    /// The states of the Pods of a Deployment.
     pub(super) fn census_of(&self, deployment: &Deployment, now: Timestamp) -> Census {
         let uids = self.sets_of.get(&deployment.metadata.uid).into_iter().flatten();
         let sets = uids.filter_map(|uid| self.sets.get(uid));

@@ -1,4 +1,4 @@
-//! Where the workspace's binaries are.
+//! The lookup of the binaries of the workspace.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What a process logs.
+//! The log of a process.
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 

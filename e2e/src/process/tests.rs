@@ -67,5 +67,5 @@ async fn a_witness_tells_of_an_end_that_nobody_wanted() {
     wanted.ended(Duration::from_secs(10)).await.unwrap();
     assert!(of_wanted.ended().is_none());
     drop(unwanted);
-    assert!(of_unwanted.ended().is_none(), "who is dropped is killed, and was to be");
+    assert!(of_unwanted.ended().is_none(), "a dropped process is killed, and its end is expected");
 }

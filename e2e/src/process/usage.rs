@@ -1,4 +1,4 @@
-//! What a process costs, as the system counts it.
+//! Processor time and memory of a process, from the counters of the system.
 
 use std::{fs, time::Duration};
 

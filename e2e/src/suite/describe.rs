@@ -1,4 +1,4 @@
-//! Everything that helps to see what is going on in a namespace, as text.
+//! A description of the state of a namespace, for failures: objects, Events and explanations.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::{Context, objects::resources, request::Refused};
 
-/// How many lines of a controller's log are shown.
+/// The number of shown lines of a controller's log.
 const LOG_LINES: usize = 30;
-/// How many objects of a kind are shown; those that are not what they should be come first.
+/// The number of shown objects of a kind. Objects that do not agree with their specs come first.
 const OBJECTS: usize = 40;
-/// How many objects of a kind a controller explains.
+/// The number of objects of a kind for which controllers are asked for explanations.
 const EXPLAINED: usize = 8;
 
 /// Describes the namespace of a test.
@@ -75,7 +75,7 @@ fn objects(
     }
 }
 
-/// Whether an object is what it should be, as far as its status tells.
+/// Whether an object agrees with its spec, according to its status.
 fn is_settled(plural: &str, object: &Value) -> bool {
     let (spec, status) = (&object["spec"], &object["status"]);
     match plural {

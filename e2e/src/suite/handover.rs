@@ -1,4 +1,4 @@
-//! Controllers that change hands between kube-controller-manager and Nonet.
+//! Hand-overs of loops between kube-controller-manager and Nonet.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,14 +14,14 @@ use crate::{
 
 /// The file name of kube-controller-manager.
 const PEER: &str = "kube-controller-manager";
-/// How long a process may take to end.
+/// The time limit for a process to end.
 const ENDING: Duration = Duration::from_secs(30);
-/// How long kube-controller-manager takes to fill its caches.
+/// The time in which kube-controller-manager fills its caches.
 const FILLING: Duration = Duration::from_secs(2);
 
-/// A loop that changes hands between two processes.
+/// A loop that two processes run in turn.
 pub struct Hands {
-    /// The binary of kube-controller-manager, if it is at hand.
+    /// The binary of kube-controller-manager, if there is one.
     peer: Option<PathBuf>,
     /// The program of Nonet.
     program: &'static str,
@@ -29,7 +29,7 @@ pub struct Hands {
     name: &'static str,
 }
 
-/// One of the two at work.
+/// The running one of the two processes.
 pub enum Worker {
     /// kube-controller-manager, or the process that takes its part.
     Theirs(Process),
@@ -38,17 +38,17 @@ pub enum Worker {
 }
 
 impl Hands {
-    /// The loop of that name in a program.
+    /// The loop with this name in a program.
     ///
-    /// Where there is no kube-controller-manager, a second process of the same program takes its part: without an election,
-    /// and killed in the midst of what it does.
+    /// Without kube-controller-manager, a second process of the same program takes its part. It runs without an election, and is
+    /// killed while it works.
     pub fn find(program: &'static str, name: &'static str) -> Self {
         let peer = peer().inspect_err(|why| eprintln!("{why}: a second {program} takes the part of {PEER}"));
         skips::note(&format!("{name} and {PEER} in turn"), peer.as_ref().err().map(String::as_str));
         Self { peer: peer.ok(), program, name }
     }
 
-    /// What a test needs that compares the two: the binary of kube-controller-manager beside those of etcd and kube-apiserver.
+    /// The condition of tests that compare the two: the binary of kube-controller-manager beside those of etcd and kube-apiserver.
     pub fn differ() -> Result<(), String> {
         peer().map(drop)
     }
@@ -82,7 +82,7 @@ impl Hands {
         Ok(Worker::Ours(c.start(self.program, PATIENT_ELECTION).await?))
     }
 
-    /// Ends one and starts the other.
+    /// Stops one process and starts the other.
     pub async fn change(&self, c: &Context, worker: Worker) -> Result<Worker, Failure> {
         let theirs = matches!(worker, Worker::Theirs(_));
         worker.end().await?;
@@ -97,7 +97,7 @@ fn peer() -> Result<PathBuf, String> {
 }
 
 impl Worker {
-    /// Ends it: theirs in the midst of what it does, because without a Lease it has nothing to give up.
+    /// Stops the running process. kube-controller-manager is killed while it works, because it has no Lease to release.
     pub async fn end(self) -> Outcome {
         match self {
             Self::Theirs(mut process) => {

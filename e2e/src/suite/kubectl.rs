@@ -46,7 +46,7 @@ impl Context {
         let run = command.args(arguments).kill_on_drop(true).output();
         let output = tokio::select! {
             output = run => output.map_err(|error| Failure::new(format!("{shown}: {error}")))?,
-            () = self.sleep(KUBECTL_PATIENCE) => return self.fail(&format!("{shown} does not end")).await,
+            () = self.sleep(KUBECTL_PATIENCE) => return self.fail(&format!("{shown} did not end in time")).await,
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Printed { success: output.status.success(), output: text(&output.stdout), errors: text(&output.stderr) })
@@ -109,7 +109,7 @@ impl Context {
         let version: Value = serde_json::from_str(&printed.output)?;
         let minor = version["clientVersion"]["minor"].as_str().unwrap_or_default();
         let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse().map_err(|_| Failure(format!("kubectl says that it is {minor:?}")))
+        digits.parse().map_err(|_| Failure(format!("the minor version of kubectl cannot be read: {minor:?}")))
     }
 
     /// Checks that kubectl waits for a rollout that does not end, says for what, and gives up in time.

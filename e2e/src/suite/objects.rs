@@ -1,4 +1,4 @@
-//! The objects of tests: how they are made and how they are read.
+//! Builders and readers of the objects of tests.
 
 use serde_json::{Value, json};
 

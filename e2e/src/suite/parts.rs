@@ -1,8 +1,8 @@
-//! One program that runs every suite, several at once: they mostly wait.
+//! One program that runs every suite, several at the same time, because suites mostly wait.
 //!
-//! Each suite runs in a process of its own, which is this program again with [`PART_VARIABLE`] set. What a suite prints is shown
-//! in one piece when it ends. `--list`, filters and the other flags of `cargo test` work as everywhere; a test is named
-//! `<suite>::<test>`, and a suite without a chosen test is not started.
+//! Each suite runs in a separate process of this program, with [`PART_VARIABLE`] set. The output of a suite is printed in one piece
+//! when it ends. `--list`, filters and the other flags of `cargo test` work as usual. The name of a test is `<suite>::<test>`, and a
+//! suite without a chosen test is not started.
 
 use std::{
     env,
@@ -19,20 +19,20 @@ use parking_lot::Mutex;
 use super::runner::{self, Suite};
 use crate::cluster::Kind;
 
-/// The variable that names the part to run in this process.
+/// The environment variable with the name of the part that this process runs.
 const PART_VARIABLE: &str = "NONET_SUITE";
-/// How many parts run at once on sandboxes. On any other cluster they run one by one: a real API server needs both cores of a small
-/// machine, and a cluster of the user's is shared.
+/// The number of concurrent parts on sandboxes. On other clusters they run one by one, because a real API server needs both cores
+/// of a small machine, and the cluster of a kubeconfig is shared.
 const PARTS_AT_ONCE: usize = 3;
 
-/// A test without a cluster: its name, and what panics if it fails.
+/// A test without a cluster: its name, and the function that panics if it fails.
 pub type PlainTest = (&'static str, fn() -> LocalBoxFuture<'static, ()>);
 
-/// What one process runs.
+/// The part that one process runs.
 pub enum Part {
     /// A suite with its cluster.
     Suite(Suite),
-    /// Tests that start what they need themselves.
+    /// Tests without a common cluster.
     Plain(&'static str, &'static [PlainTest]),
 }
 
@@ -44,7 +44,7 @@ impl Part {
         }
     }
 
-    /// The names of its tests, as the whole program lists them.
+    /// The names of its tests in the list of the whole program.
     fn tests(&self) -> Vec<String> {
         let names: Vec<&str> = match self {
             Self::Suite(suite) => suite.tests.iter().map(runner::Test::name).collect(),
@@ -61,7 +61,7 @@ impl Part {
     }
 }
 
-/// Runs tests that need no cluster, as a program of their own.
+/// Runs tests without a cluster as a separate program.
 pub fn run_plain(tests: &[PlainTest]) -> ExitCode {
     plain(Arguments::from_args(), tests, "")
 }
@@ -77,7 +77,7 @@ fn plain(arguments: Arguments, tests: &[PlainTest], prefix: &str) -> ExitCode {
     libtest_mimic::run(&arguments, tests.iter().map(trial).collect()).exit_code()
 }
 
-/// Runs those parts that have a test the command line asks for, and ends with the code `cargo test` expects.
+/// Runs the parts with tests that the command line asks for. The exit code is that of `cargo test`.
 pub fn run_all(parts: Vec<Part>) -> ExitCode {
     let arguments = Arguments::from_args();
     if let Ok(name) = env::var(PART_VARIABLE) {
@@ -126,7 +126,7 @@ pub fn run_all(parts: Vec<Part>) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { fail(&format!("failed: {}", failed.join(", "))) }
 }
 
-/// Prints what a part has printed; whether it passed.
+/// Prints the output of a part, and returns whether it passed.
 fn show(name: &str, output: io::Result<Output>) -> bool {
     let mut out = io::stdout().lock();
     match output {
@@ -148,7 +148,7 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether the command line asks for a test of that name.
+/// Whether the command line asks for a test with this name.
 fn is_chosen(arguments: &Arguments, name: &str) -> bool {
     let matches = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter.as_str()) };
     arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)

@@ -1,7 +1,6 @@
-//! What happened in a namespace, step by step.
+//! The history of a namespace: all changes of its objects in order.
 //!
-//! Two watches, whose events are put into one order by their versions: those of one server count its writes, whatever
-//! was written.
+//! Two watches, whose events are put into one order by their versions. The versions of a server count all of its writes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,16 +14,16 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{Context, Failure, Outcome, objects::resources};
 
-/// What is recorded.
+/// The recorded resources.
 const RECORDED: [Resource; 3] = [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::PODS];
 
-/// How long an event may take that must come because its object was read.
+/// The time limit for the event of an object that was already read.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// A task that collects the events of a watch.
 type Following = JoinHandle<Result<Vec<Seen>, Failure>>;
 
-/// A recording that goes on.
+/// A running recording.
 pub struct Recorder {
     start: State,
     watches: Vec<(Resource, Following, oneshot::Sender<u64>)>,
@@ -65,12 +64,12 @@ impl State {
         self.replica_sets.values().map(|s| s["spec"]["replicas"].as_i64().unwrap_or(0)).sum()
     }
 
-    /// Pods that are Ready and stay.
+    /// Pods that are ready and not terminating.
     pub fn ready(&self) -> i64 {
         self.pods.values().filter(|p| super::is_ready(p.as_ref())).count() as i64
     }
 
-    /// Pods that are neither ending nor ended.
+    /// Pods that are neither terminating nor finished.
     pub fn active(&self) -> i64 {
         let active = |p: &&Arc<Value>| {
             p["metadata"].get("deletionTimestamp").is_none()
@@ -111,7 +110,7 @@ impl Recorder {
         Ok(Self { start, watches, context: context.clone() })
     }
 
-    /// Ends the recording, and says every state the namespace was in, the first one included.
+    /// Ends the recording, and returns every state of the namespace in order, with the first one.
     pub async fn stop(self) -> Result<Vec<State>, Failure> {
         let mut seen = Vec::new();
         for (resource, task, stop) in self.watches {
@@ -137,12 +136,12 @@ impl Recorder {
     }
 }
 
-/// A watch that is opened again where it ended: a server closes watches that it cannot serve fast enough.
+/// A watch that is opened again at its last version, because a server closes watches that it cannot serve fast enough.
 struct Watch {
     api: Api,
     resource: Resource,
     namespace: String,
-    /// The version up to which everything was seen.
+    /// The version up to which all events have arrived.
     reached: u64,
     seen: Vec<Seen>,
 }

@@ -7,13 +7,13 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
 
-/// A refusal by the API server, or none at all.
+/// A refused or unanswered request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{method} {path}: {code} {reason}: {message}")]
 pub struct Refused {
-    /// What was asked.
+    /// The HTTP method.
     pub method: String,
-    /// Of what.
+    /// The path.
     pub path: String,
     /// HTTP status; 0 if there was no answer.
     pub code: u16,
@@ -49,7 +49,7 @@ impl PatchKind {
 pub struct Client(kube::Client);
 
 impl Client {
-    /// Speaks through `client`.
+    /// A client for tests over `client`.
     pub fn new(client: kube::Client) -> Self {
         Self(client)
     }

@@ -1,4 +1,4 @@
-//! Runs a suite like `cargo test` runs tests.
+//! Runs a suite in the way of `cargo test`.
 
 use std::{io, panic::AssertUnwindSafe, process::ExitCode, sync::Arc, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
     sandbox, skips,
 };
 
-/// How many tests run at once unless `--test-threads` says otherwise: they mostly wait.
+/// The default number of concurrent tests, which is high because tests mostly wait. `--test-threads` sets it.
 const TESTS_AT_ONCE: usize = 8;
-/// How long a controller may take to be ready, or to end.
+/// The time limit for a controller to become ready or to end.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(60);
-/// The variable that keeps suites from starting controllers.
+/// The environment variable that keeps suites from starting controllers.
 const CONTROLLERS_VARIABLE: &str = "NONET_CONTROLLERS";
 
 /// One test.
@@ -37,7 +37,7 @@ pub struct Test {
     needs: Option<Condition>,
 }
 
-/// What a test needs besides a kind of cluster; the error says what is missing.
+/// A condition of a test besides the kind of cluster. The error names the missing part.
 pub type Condition = fn() -> Result<(), String>;
 
 impl Test {
@@ -52,7 +52,7 @@ impl Test {
         Self { kinds, ..self }
     }
 
-    /// A test that needs something that is not everywhere; ignored where it is missing, and the reason is printed.
+    /// A test with a condition. If the condition is not met, the test is ignored and the reason is printed.
     #[must_use]
     pub const fn needs(self, condition: Condition) -> Self {
         Self { needs: Some(condition), ..self }
@@ -63,13 +63,13 @@ impl Test {
         self.name
     }
 
-    /// Why it cannot run on this kind of cluster.
+    /// The reason why it cannot run on this kind of cluster.
     fn other_kind(&self, kind: Kind) -> Option<String> {
         let kinds = || self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
         (!self.kinds.contains(&kind)).then(|| format!("it needs NONET_CLUSTER={}", kinds()))
     }
 
-    /// What it needs and has not.
+    /// The missing part of its condition.
     fn missing(&self) -> Option<String> {
         self.needs.and_then(|condition| condition().err())
     }
@@ -77,15 +77,15 @@ impl Test {
 
 /// A suite.
 pub struct Suite {
-    /// Its name, for people.
+    /// Its name in the output.
     pub name: &'static str,
-    /// The controllers it is about, with their flags.
+    /// The controllers under test, with their flags.
     pub controllers: &'static [(&'static str, &'static [&'static str])],
-    /// Whether its tests start the controllers they need by themselves ([`Context::start`]).
+    /// Whether its tests start their controllers themselves ([`Context::start`]).
     pub starts_its_own: bool,
-    /// How its cluster is to be.
+    /// Sets up the builder of its cluster.
     pub cluster: fn(cluster::Builder) -> cluster::Builder,
-    /// How many tests run at once; 8 if none. `--test-threads` wins.
+    /// The number of concurrent tests; 8 for `None`. `--test-threads` takes precedence.
     pub at_once: Option<usize>,
     /// Its tests.
     pub tests: Vec<Test>,
@@ -96,7 +96,7 @@ pub fn run(suite: &Suite) -> ExitCode {
     run_with(suite, Arguments::from_args(), "")
 }
 
-/// The same with arguments that were read before; `prefix` stands before the name of each test.
+/// The same with parsed arguments; `prefix` precedes the name of each test.
 pub(super) fn run_with(suite: &Suite, mut arguments: Arguments, prefix: &str) -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(suite.at_once).or(Some(TESTS_AT_ONCE));
     // `RUST_LOG=debug`, `RUST_LOG=common=trace,warn`
@@ -171,14 +171,14 @@ async fn start(suite: &Suite) -> Result<Shared, StartError> {
     Ok(Shared { cluster, controllers, client })
 }
 
-/// Whether the cluster has controllers already.
+/// Whether the controllers already run in the cluster.
 fn has_controllers() -> bool {
     std::env::var(CONTROLLERS_VARIABLE).is_ok_and(|v| v == "none")
 }
 
 /// Starts a controller on a cluster and waits until it is ready.
 ///
-/// It may do what its manifests in `deploy/` say and nothing else. On the user's cluster it may do what the user may.
+/// It has only the rights of its manifests in `deploy/`. On the cluster of a kubeconfig it has the rights of the user.
 pub(super) async fn controller(
     cluster: &Cluster,
     holder: Holder<'_>,
@@ -231,7 +231,7 @@ fn trials(suite: &Suite, prefix: &str, state: &State) -> Vec<Trial> {
     suite.tests.iter().map(trial).collect()
 }
 
-/// Runs one test in a namespace of its own, and cleans up behind it.
+/// Runs one test in its own namespace, and deletes the namespace afterwards.
 async fn attempt(test: Test, shared: Arc<Shared>) -> Outcome {
     let context = Context::new(shared, test.name).await?;
     let result = AssertUnwindSafe((test.run)(context.clone())).catch_unwind().await;
@@ -245,10 +245,10 @@ async fn attempt(test: Test, shared: Arc<Shared>) -> Outcome {
     };
     let cleaned = context.clean().await;
     result?;
-    cleaned.map_err(|error| Failure(format!("the test passed but left something behind: {error}")))
+    cleaned.map_err(|error| Failure(format!("the test passed, but its objects could not be deleted: {error}")))
 }
 
-/// Ends the controllers in order, and the cluster with them.
+/// Stops the controllers by SIGTERM, and then the cluster.
 fn end(runtime: &Runtime, shared: Arc<Shared>) -> Outcome {
     let Some(shared) = Arc::into_inner(shared) else { return Err(Failure::new("a test still holds the cluster")) };
     runtime.block_on(async {

@@ -1,29 +1,29 @@
-//! How long controllers take from an event to the write that answers it, as a consumer of the same watches sees it.
+//! The time from an event to the write of the controller that answers it, as a consumer of the same watches sees it.
 //!
-//! Each rule names a disagreement between two things that the watches show, which one controller has to resolve by a write: a
-//! generation that the status has not observed, a number of ready Pods that the status does not have. The latency is the time from
-//! the event that begins the disagreement to the event of the write that ends it. A write that answers a part of it, because more
-//! events have come meanwhile, is counted like one that answers all.
+//! Each rule names a difference between two values in the watches, which one controller has to resolve by a write: for example a
+//! generation that the status has not observed, or a number of ready Pods that the status does not have. The latency is the time
+//! from the event that begins the difference to the event of the write that ends it. If more events have arrived in between, a
+//! write that answers only the first ones counts as well.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use common::{clock::Instant, map::HashMap, meta::Uid};
 
-/// A rule, with the controller that has to answer.
+/// A rule, with the controller that has to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rule {
     pub(super) controller: &'static str,
     pub(super) about: About,
 }
 
-/// The two things that have to agree.
+/// The two values that have to agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum About {
     /// The generation of an object and the one that its status has observed.
     Generation,
     /// The ready Pods (for a Deployment: those of its ReplicaSets' statuses) and the number in the status of their owner.
     ReadyPods,
-    /// A new Job and its start time.
+    /// The creation of a Job and its start time.
     Start,
     /// A finished Pod of a Job and its finalizer, which the controller removes once it has counted the Pod.
     FinishedPod,
@@ -41,7 +41,7 @@ pub(super) struct Reactions {
 }
 
 impl Reactions {
-    /// An event shows whether an object disagrees, and whether it is a write of the controller that changes what the rule is about.
+    /// Handles an event: whether the values differ, and whether the event is a write of the controller to one of them.
     pub(super) fn observe(&mut self, rule: Rule, uid: &Uid, disagrees: bool, is_answer: bool, now: Instant) {
         let key = (rule, uid.clone());
         match (self.pending.get(&key).copied(), disagrees) {
@@ -60,17 +60,17 @@ impl Reactions {
         }
     }
 
-    /// An object is gone, or nobody has to answer any more.
+    /// Forgets an object that is gone or needs no write any more.
     pub(super) fn forget(&mut self, rule: Rule, uid: &Uid) {
         self.pending.remove(&(rule, uid.clone()));
     }
 
-    /// A latency that was measured otherwise.
+    /// Adds a latency that was measured in another way.
     pub(super) fn record(&mut self, controller: &'static str, latency: Duration) {
         self.latencies.entry(controller).or_default().push(latency);
     }
 
-    /// The latencies since this was last asked, by controller.
+    /// The latencies since the last call, by controller.
     pub(super) fn take(&mut self) -> BTreeMap<&'static str, Vec<Duration>> {
         std::mem::take(&mut self.latencies)
     }

@@ -1,4 +1,4 @@
-//! What is read of an object of any kind.
+//! The projection of the observer for objects of all kinds.
 
 use common::{
     intern::Text,
@@ -17,7 +17,7 @@ pub(in crate::bench) const ENDS: &str = "bench.nonet.io/ends";
 /// The finalizer of Pods that their Job has not counted yet.
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// An object: its metadata and the union of what is read of the different kinds.
+/// An object: its metadata and the fields that are read of any kind.
 #[derive(Debug, Deserialize)]
 pub(super) struct Watched {
     pub(super) metadata: Meta,
@@ -72,7 +72,7 @@ struct Condition {
 }
 
 impl Object for Watched {
-    /// One of several; the informer of each kind names its own.
+    /// Not used: the informer of each kind has its own resource.
     const RESOURCE: Resource = resources::PODS;
     type Indexes = ();
 
@@ -86,7 +86,7 @@ impl Object for Watched {
 }
 
 impl Watched {
-    /// Whether a workload has all that its spec asks for, of its newest template.
+    /// Whether a workload has all Pods that its spec asks for, from its newest template.
     pub(super) fn is_settled(&self, kind: &str) -> bool {
         let status = &self.status;
         let is_observed = status.observed_generation >= self.metadata.generation;
@@ -119,13 +119,13 @@ impl Watched {
         self.spec.taints.iter().any(|taint| keys.contains(&&*taint.key) && taint.effect == "NoSchedule")
     }
 
-    /// Whether a slice is to show this Pod as ready.
+    /// Whether a slice has to show this Pod as ready.
     pub(super) fn is_served(&self) -> bool {
         self.is_ready() && !self.metadata.is_deleting() && self.metadata.labels.get(SERVED).is_some()
     }
 
-    /// Whether this Pod counts as ready in the status of an owner of that kind. A ReplicaSet does not count Pods that are being
-    /// deleted; the other kinds do.
+    /// Whether this Pod counts as ready in the status of an owner of this kind. A ReplicaSet does not count terminating Pods; the
+    /// other kinds do.
     pub(super) fn counts_as_ready(&self, kind: &str) -> bool {
         self.is_ready() && (kind != "ReplicaSet" || !self.metadata.is_deleting())
     }
@@ -136,7 +136,7 @@ impl Watched {
         self.status.ready_replicas + self.status.number_ready
     }
 
-    /// Whether this Pod holds a node that it leaves if the node is lost.
+    /// Whether this Pod is on a node and is evicted if the node is lost.
     pub(super) fn is_movable(&self) -> bool {
         let is_daemon = self.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet");
         let is_running = !matches!(&*self.status.phase, "Succeeded" | "Failed");
@@ -149,7 +149,7 @@ impl Watched {
         is_finished && self.metadata.finalizers.iter().any(|finalizer| finalizer == TRACKING)
     }
 
-    /// When a CronJob's Job was due: the minutes since 1970 at the end of its name.
+    /// The scheduled time of a Job of a CronJob, from the minutes since 1970 at the end of its name.
     pub(super) fn due(&self) -> Option<Timestamp> {
         let (_, minutes) = self.metadata.name.rsplit_once('-')?;
         Timestamp::from_second(minutes.parse::<i64>().ok()?.checked_mul(60)?).ok()

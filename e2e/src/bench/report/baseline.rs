@@ -15,7 +15,7 @@ pub(in crate::bench) struct Baseline {
 }
 
 impl Baseline {
-    /// Reads the figures of a subject from a file that `--json` has written. Errors are one line that names the file.
+    /// Reads the figures of a subject from a file that `--json` has written. An error is one line with the name of the file.
     pub(in crate::bench) fn read(path: &Path, setup: &Setup, subject: &'static str) -> Result<Self, String> {
         let named = |why: String| format!("{}: {why}", path.display());
         let text = fs::read_to_string(path).map_err(|error| named(format!("cannot be read: {error}")))?;
@@ -42,13 +42,13 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// The median of a figure; none if the earlier run did not have it.
+    /// The median of a figure; `None` if the earlier run did not have it.
     pub(super) fn median(&self, title: &str, label: &str) -> Option<f64> {
         self.figures[title][label][self.subject]["median"].as_f64()
     }
 }
 
-/// The fields of the setup that differ from those of the earlier one.
+/// The fields of the setup that differ from the earlier setup.
 fn differences(earlier: &Value, now: &Value) -> String {
     let fields = now.as_object().into_iter().flatten();
     let different = fields.filter(|(name, value)| earlier[name.as_str()] != **value);

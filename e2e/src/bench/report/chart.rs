@@ -19,7 +19,7 @@ use crate::bench::{
 const SIZE: (u32, u32) = (1000, 1050);
 const PANELS: usize = 3;
 const FONT: &str = "sans-serif";
-/// Distinct also for people who are colour-blind.
+/// Colours that colour-blind people can distinguish.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -52,7 +52,7 @@ impl Report {
         Ok(text)
     }
 
-    /// The series of all subjects. Where the API server is no process of its own, the bench, which holds it, stands for it.
+    /// The series of all subjects. If the API server runs inside the bench, the curve of the API server is that of the bench.
     fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         for (name, is_controllers) in [(CONTROLLERS, true), ("kube-apiserver", false), (NAME, false)] {
@@ -75,7 +75,7 @@ impl Report {
     }
 }
 
-/// The value of a sample on the upright axis.
+/// The value of a sample on the vertical axis.
 type Value = dyn Fn(&Point) -> f64;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failed = DrawingAreaErrorKind<std::io::Error>;
@@ -100,7 +100,7 @@ fn draw(text: &mut String, lines: &[Line], phases: &[(&str, f64)], end: f64) -> 
     root.present()
 }
 
-/// One panel. Grey lines show when the phases of the first subject begin.
+/// Draws one panel. Grey lines mark the beginning of the phases of the first subject.
 fn panel(
     area: &Area<'_>,
     title: &str,

@@ -1,4 +1,4 @@
-//! What is measured of each controller by itself, and whether the simulated nodes kept up.
+//! Measurements of each single controller, and the delays of the simulated nodes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::bench::requests::Requests;
 
-/// The title of the figures by controller, which the table shows with a line for each of them.
+/// The title of the figures by controller, for which the table has a line for each controller.
 pub(super) const BY_CONTROLLER: &str = "by controller";
-/// How many kinds of requests the figures name; the others are summed up.
+/// The number of kinds of requests with a figure of their own; the others have one common figure.
 const REQUEST_ROWS: usize = 30;
 
 /// Latencies by controller, not summarized yet.
 pub(in crate::bench) type Reactions = BTreeMap<&'static str, Vec<Duration>>;
 
-/// What a phase has cost each process.
+/// The costs of a phase for each process.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::bench) struct Details {
@@ -34,11 +34,11 @@ pub(in crate::bench) struct Details {
     pub(in crate::bench) bench_cpu_seconds: f64,
     /// The time from an event to the write that answers it, by controller.
     pub(in crate::bench) reactions: BTreeMap<&'static str, Latency>,
-    /// How long Pods waited for the simulated nodes.
+    /// The time that Pods waited for the simulated nodes.
     pub(in crate::bench) waits: NodeWaits,
 }
 
-/// How long Pods waited for the simulated scheduler and the simulated kubelets.
+/// The time that Pods waited for the simulated scheduler and the simulated kubelets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(in crate::bench) struct NodeWaits {
     pub(in crate::bench) scheduler: Option<Wait>,
@@ -54,7 +54,7 @@ pub(in crate::bench) struct Wait {
 }
 
 impl Wait {
-    /// None without any wait.
+    /// `None` if no Pod has waited.
     pub(in crate::bench) fn of(counts: &WaitCounts) -> Option<Self> {
         let milliseconds = |share| Some(counts.quantile(share)?.as_secs_f64() * 1e3);
         Some(Self { requests: counts.total(), median: milliseconds(0.5)?, p99: milliseconds(0.99)? })

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub(super) struct Figure {
     /// Indented if the figure is a part of the one before it.
     pub(super) label: String,
-    /// Digits behind the point.
+    /// The number of decimals.
     pub(super) digits: usize,
     pub(super) value: f64,
 }
@@ -27,7 +27,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// The median of an even number of values is the mean of the two in the middle. None without any value.
+    /// The summary of the values. The median of an even number of values is the mean of the two in the middle. `None` without values.
     pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -42,7 +42,7 @@ impl Spread {
 pub(super) struct Row {
     pub(super) label: String,
     pub(super) digits: usize,
-    /// One of each subject; none if that subject does not have the figure.
+    /// One for each subject; `None` if the subject does not have the figure.
     pub(super) spreads: Vec<Option<Spread>>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Section {
     pub(super) rows: Vec<Row>,
 }
 
-/// A quotient; none for the divisor zero.
+/// A quotient; `None` for the divisor zero.
 pub(super) fn ratio(a: f64, b: f64) -> Option<f64> {
     (b != 0.0).then(|| a / b)
 }
@@ -77,7 +77,7 @@ pub(super) fn ratio(a: f64, b: f64) -> Option<f64> {
 struct Values<'a> {
     label: &'a str,
     digits: usize,
-    /// One of each run, by subject.
+    /// One for each run, by subject.
     by_subject: Vec<Vec<f64>>,
 }
 

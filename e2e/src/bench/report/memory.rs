@@ -1,4 +1,4 @@
-//! Memory of the processes under test, and the figures of it.
+//! Memory of the processes under test, and its figures.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use super::figure::Figure;
 pub(in crate::bench) struct Memory {
     /// Without any work.
     pub(in crate::bench) idle: u64,
-    /// Just after a restart with all Pods in the cluster; zero where the workload does not measure it.
+    /// Right after a restart with all Pods in the cluster; zero if the workload does not measure it.
     pub(in crate::bench) filled: u64,
-    /// With all objects there and nothing to do; zero where the workload does not measure it.
+    /// With all objects in the cluster and nothing to do; zero if the workload does not measure it.
     pub(in crate::bench) rest: u64,
     /// The maximum.
     pub(in crate::bench) peak: u64,
@@ -55,7 +55,7 @@ impl std::iter::Sum for Memory {
     }
 }
 
-/// The figures of all processes together, and, if wanted, of each if there are several.
+/// The figures of all processes together and, on request, of each process if there are several.
 pub(super) fn figures(processes: &BTreeMap<String, Memory>, pods: u32, by_process: bool) -> Vec<Figure> {
     let mut figures = processes.values().copied().sum::<Memory>().figures("", pods);
     if by_process && processes.len() > 1 {

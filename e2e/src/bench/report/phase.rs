@@ -1,4 +1,4 @@
-//! A phase of a workload, and the figures of it.
+//! A phase of a workload, and its figures.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,14 +10,14 @@ use super::{
 };
 use crate::bench::requests::Requests;
 
-/// The number of things that a phase handles.
+/// The number of Pods or objects of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(in crate::bench) struct Amount {
     count: u32,
     unit: Unit,
 }
 
-/// The things by whose number figures are divided.
+/// The unit by whose number the figures are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Unit {
     Pod,
@@ -63,17 +63,17 @@ pub(in crate::bench) struct Phase {
     pub(in crate::bench) seconds: Vec<(&'static str, f64)>,
     /// Processor time by process under test.
     pub(in crate::bench) cpu_seconds: BTreeMap<String, f64>,
-    /// Processor time by process of the cluster, where it is known.
+    /// Processor time by process of the cluster, if it is known.
     pub(in crate::bench) server_cpu_seconds: BTreeMap<String, f64>,
     /// Voluntary context switches of all processes under test.
     pub(in crate::bench) context_switches: Option<u64>,
     pub(in crate::bench) requests: Requests,
     /// Resident memory at its end, in bytes, by process.
     pub(in crate::bench) resident: BTreeMap<String, u64>,
-    /// The time from changes to the reactions of the controllers, where it is measured.
+    /// The time from changes to the reactions of the controllers, if it is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::bench) latency: Option<Latency>,
-    /// What it has cost each process, where that is measured.
+    /// The costs for each process, if they are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::bench) details: Option<Details>,
 }
@@ -83,15 +83,15 @@ pub(in crate::bench) struct Phase {
 pub(in crate::bench) struct Latency {
     /// The number of measured changes.
     changes: usize,
-    /// Half of them took at most this long.
+    /// The median.
     median: f64,
-    /// All but one in a hundred took at most this long.
+    /// The 99th percentile.
     p99: f64,
     longest: f64,
 }
 
 impl Latency {
-    /// None without any duration.
+    /// `None` without any duration.
     pub(in crate::bench) fn of(mut durations: Vec<Duration>) -> Option<Self> {
         durations.sort_unstable();
         let last = durations.len().checked_sub(1)?;
@@ -132,7 +132,7 @@ impl Phase {
         }
         let milliseconds = |label: String, seconds: f64| Figure::new(label, 3, seconds * 1e3 / amount);
         figures.push(milliseconds(format!("CPU, ms {a_unit}"), self.cpu()));
-        // With details, a table of its own has a line for each process.
+        // With details, a separate table has a line for each process.
         if self.cpu_seconds.len() > 1 && self.details.is_none() {
             figures.extend(self.cpu_seconds.iter().map(|(name, cpu)| milliseconds(format!("  {name}"), *cpu)));
         }
@@ -167,7 +167,7 @@ impl Phase {
     }
 }
 
-/// The sums over all phases. The time between phases is not part of them.
+/// The sums over all phases, without the time between phases.
 pub(super) fn totals(phases: &[Phase]) -> Vec<Figure> {
     let mut servers: BTreeMap<&str, f64> = BTreeMap::new();
     for (name, cpu) in phases.iter().flat_map(|phase| &phase.server_cpu_seconds) {

@@ -1,4 +1,4 @@
-//! The table for people.
+//! The table.
 
 use std::{
     fmt::Write as _,
@@ -66,7 +66,7 @@ impl Report {
         out
     }
 
-    /// A table of its own for each subject that has several processes, with a line for each process and one for all: medians.
+    /// A separate table for each subject with several processes. It has a line with medians for each process and one for all.
     fn controllers(&self, section: &Section) -> String {
         let mut out = String::new();
         for (subject, results) in self.results.iter().enumerate() {
@@ -80,11 +80,11 @@ impl Report {
                     None => lines.push((name, vec![value])),
                 }
             }
-            // One process and the sum of it.
+            // One process and the sum, which is equal.
             if lines.len() <= 2 {
                 continue;
             }
-            // The sum is behind the others, whatever subject was first.
+            // The sum is the last line, for any order of the subjects.
             lines.sort_by_key(|(name, _)| *name == "all");
             let _ = write!(out, "{:<NAME$}", format!("{}, by controller", results.name));
             for (column, _) in lines.first().into_iter().flat_map(|(_, values)| values) {
@@ -102,7 +102,7 @@ impl Report {
         out
     }
 
-    /// What was measured, and how to read the columns.
+    /// The setup and the meaning of the columns.
     fn heading(&self, runs: usize) -> String {
         let setup = &self.setup;
         let mut out = format!(

@@ -1,4 +1,4 @@
-//! Counters of what is measured in detail.
+//! Counters of the detailed measurements.
 
 use crate::{
     bench::report::{NodeWaits, Wait},
@@ -13,7 +13,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// The counters so far; empty without nodes of the bench's own.
+    /// The counters so far; empty without simulated nodes.
     pub(super) fn of(nodes: Option<&Nodes>) -> Self {
         let counts = |nodes: &Nodes| Self {
             scheduler: nodes.scheduler_waits().counts(),
@@ -22,7 +22,7 @@ impl Waits {
         nodes.map(counts).unwrap_or_default()
     }
 
-    /// The waits after an earlier state.
+    /// The waits since an earlier state.
     pub(super) fn since(&self, before: &Self) -> NodeWaits {
         NodeWaits {
             scheduler: Wait::of(&self.scheduler.since(&before.scheduler)),
@@ -31,7 +31,7 @@ impl Waits {
     }
 }
 
-/// Bytes that a process has received, and those of them that are bodies of answers other than watches.
+/// Bytes that a process has received, and the part of them in bodies of answers that are not watches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bytes {
     pub(super) received: u64,

@@ -1,4 +1,4 @@
-//! Deployments that are deleted with everything they own.
+//! Deployments that are deleted with all their dependents.
 
 use common::object::Resource;
 use futures::future::{FutureExt as _, LocalBoxFuture};
@@ -10,11 +10,11 @@ use crate::{
     suite::{deployment, resources},
 };
 
-/// Deployments of so many Pods each, deleted in the background, all of them at once.
+/// Deployments of equal size, which are deleted in the background at the same time.
 pub(super) struct Cascade {
     name: &'static str,
     about: &'static str,
-    /// How many Pods a Deployment has; all of them if none.
+    /// The number of Pods of a Deployment; `None` for one Deployment with all Pods.
     each: Option<u32>,
 }
 
@@ -27,7 +27,7 @@ pub(super) const ONE: Cascade = Cascade {
 /// Each Deployment owns four.
 pub(super) const MANY: Cascade = Cascade {
     name: "gc-many",
-    about: "Deployments of four Pods: the same, with all Deployments at once",
+    about: "Deployments of four Pods: the same, with all Deployments at the same time",
     each: Some(4),
 };
 
@@ -70,7 +70,7 @@ impl Workload for Cascade {
             let each = self.each.unwrap_or(pods).min(pods);
             let count = pods.div_ceil(each);
             let name = |n: u32| format!("{NAME}-{n}");
-            // One of them comes and goes before anything is measured: connections are open, code has run.
+            // One Deployment is created and deleted before the measurement, so that connections are open and code has run.
             stage.create_all(resources::DEPLOYMENTS, std::iter::once(deployment_of(NAME, 1))).await?;
             stage.until_pods("created", |n| n == 1).await?;
             stage.delete_all(resources::DEPLOYMENTS, std::iter::once(NAME.to_owned())).await?;

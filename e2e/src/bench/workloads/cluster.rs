@@ -1,4 +1,4 @@
-//! A whole cluster: all kinds of workloads on many nodes, and a day in fast motion.
+//! A whole cluster: all kinds of workloads on many nodes, and a day in a few minutes.
 
 mod objects;
 
@@ -22,18 +22,18 @@ use objects::Mix;
 /// The workload.
 pub(super) struct Cluster;
 
-/// How many Pods a node has.
+/// The number of Pods per node.
 const PODS_PER_NODE: u32 = 50;
-/// The least number of nodes.
+/// The smallest number of nodes.
 const LEAST_NODES: u32 = 10;
-/// One in so many nodes is lost during the day, besides one.
+/// One node, and one more for each multiple of this number of nodes, is lost during the day.
 const LOST: usize = 100;
-/// How long the controllers are measured with nothing there, and at rest: two and three renewals of each node's Lease.
+/// The durations of the phases idle and rest: two and three renewals of each node's Lease.
 const IDLE: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(30);
-/// How many requests of the users of the cluster are on their way at once.
+/// The number of concurrent requests of the users of the cluster.
 const AT_ONCE: usize = 32;
-/// What is deleted at the end, in this order.
+/// The resources that are deleted at the end, in this order.
 const KINDS: [Resource; 6] = [
     resources::CRON_JOBS,
     resources::JOBS,
@@ -69,14 +69,14 @@ impl Request {
         Self::Patch(resource, name, PatchKind::Strategic, patch)
     }
 
-    /// Has a CronJob fire every minute, or not any more.
+    /// Sets the schedule of a CronJob to every minute, or back.
     fn fire(name: String, does: bool) -> Self {
         let patch = json!({"spec": {"schedule": "* * * * *", "suspend": !does}});
         Self::Patch(resources::CRON_JOBS, name, PatchKind::Merge, patch)
     }
 }
 
-/// A number behind the last dash of a name.
+/// The number after the last dash of a name.
 fn number(name: &str) -> usize {
     name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
@@ -95,7 +95,7 @@ struct Town<'a, 's> {
 }
 
 impl Town<'_, '_> {
-    /// Sends requests, many at once. The namespace of an object follows from the number in its name.
+    /// Sends concurrent requests. The namespace of an object follows from the number in its name.
     async fn send(&self, requests: impl Iterator<Item = Request>) -> Result<(), Error> {
         let send = |request: Request| async move {
             let namespace = &self.namespaces[number(request.name()) % self.namespaces.len()];
@@ -146,7 +146,7 @@ impl Town<'_, '_> {
         self.send(requests.into_iter()).await
     }
 
-    /// Users change about everything: half of the workloads get a new image, the others another size; new Jobs run, CronJobs fire.
+    /// Changes most objects: half of the workloads get a new image, the others another size; new Jobs run, CronJobs fire.
     async fn change(&mut self) -> Result<(), Error> {
         let mix = self.mix.clone();
         let mut requests: Vec<Request> = Vec::new();
@@ -178,11 +178,11 @@ impl Town<'_, '_> {
         self.until("all changes are rolled out", Observer::is_settled).await
     }
 
-    /// Some nodes are lost until all their Pods have to go.
+    /// Cuts some nodes off until all their Pods have to be evicted.
     async fn lose_nodes(&mut self) -> Result<BTreeSet<String>, Error> {
         let names = self.stage.nodes()?.names();
         let count = 1 + names.len() / LOST;
-        // Spread over the zones: the numbers of the nodes of a zone lie apart.
+        // In different zones: the nodes are assigned to the zones in turn.
         let lost: BTreeSet<String> = names.into_iter().take(count).collect();
         for node in &lost {
             self.stage.silence(node)?;
@@ -191,7 +191,7 @@ impl Town<'_, '_> {
         Ok(lost)
     }
 
-    /// A tenth of the Deployments, with their Services, and all finished Jobs are deleted.
+    /// Deletes a tenth of the Deployments with their Services, and all finished Jobs.
     async fn retire(&mut self) -> Result<(), Error> {
         let (deployments, jobs) = (self.mix.deployments.len(), self.mix.ending_jobs.len());
         let retired = deployments.div_ceil(10);
@@ -206,7 +206,7 @@ impl Town<'_, '_> {
         }
         requests.extend(numbered("batch", jobs).map(|name| Request::Delete(resources::JOBS, name)));
         self.send(requests.into_iter()).await?;
-        self.until("all that was deleted is gone", |observer| {
+        self.until("all deleted objects are gone", |observer| {
             let has_left =
                 observer.count(resources::DEPLOYMENTS) == with_web && observer.count(resources::JOBS) == with_jobs;
             has_left && observer.is_settled()
@@ -227,7 +227,7 @@ impl Town<'_, '_> {
     }
 }
 
-/// Jobs that come to an end.
+/// The names of the Jobs that complete.
 fn ending_jobs(prefix: &str, mix: &Mix) -> Vec<Request> {
     let job = |(n, pods): (usize, &u32)| objects::job_of(&format!("{prefix}-{n}"), *pods, true);
     mix.ending_jobs.iter().enumerate().map(job).map(|object| Request::Create(resources::JOBS, object)).collect()
@@ -239,7 +239,7 @@ impl Workload for Cluster {
     }
 
     fn about(&self) -> &'static str {
-        "a whole cluster, a node for every 50 Pods, at least 10: idle; fill it with Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and Services; let it rest; a day of rollouts, scaling, new Jobs, lost nodes and deletions; delete everything"
+        "a whole cluster with a node for every 50 Pods, at least 10: idle; fill it with Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and Services; rest; a day of rollouts, scaling, new Jobs, lost nodes and deletions; delete everything"
     }
 
     fn pods(&self) -> u32 {
@@ -291,7 +291,7 @@ impl Workload for Cluster {
             let mut phase = stage.begin("fill").await?;
             let mut town = Town { stage, observer, mix, namespaces };
             town.fill().await?;
-            town.until("all objects are as wanted", Observer::is_settled).await?;
+            town.until("all objects are as their specs ask for", Observer::is_settled).await?;
             phase.reached("settled");
             phase.reacted(town.observer.take_reactions());
             town.stage.finish(phase, Amount::pods(pods)).await?;
@@ -314,7 +314,7 @@ impl Workload for Cluster {
             town.until("the cluster has recovered", Observer::is_settled).await?;
             phase.reached("the nodes are back");
             town.retire().await?;
-            phase.reached("all that was deleted is gone");
+            phase.reached("all deleted objects are gone");
             phase.reacted(town.observer.take_reactions());
             town.stage.finish(phase, Amount::objects(1)).await?;
 

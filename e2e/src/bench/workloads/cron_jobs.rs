@@ -40,7 +40,7 @@ impl Workload for CronJobs {
     }
 
     fn about(&self) -> &'static str {
-        "as many CronJobs as Pods are asked for, all due in one minute: how late Jobs are; then a minute of rest"
+        "one CronJob for each of --pods, all due in the same minute: the delay of the Jobs; then a minute of rest"
     }
 
     fn pods(&self) -> u32 {

@@ -74,7 +74,7 @@ impl Workload for One {
     }
 
     fn about(&self) -> &'static str {
-        "one DaemonSet, a node for each Pod: create it, restart the controller, update 10 % at a time, leave all nodes by nodeSelector"
+        "one DaemonSet with a node for each Pod: create it, restart the controller, update 10 % at a time, leave all nodes by a nodeSelector"
     }
 
     fn pods(&self) -> u32 {
@@ -157,7 +157,7 @@ impl Workload for Many {
     }
 
     fn about(&self) -> &'static str {
-        "50 DaemonSets, each on all nodes: create them, and let every node write its status every ten seconds for a minute"
+        "50 DaemonSets on all nodes: create them; then every node writes its status every ten seconds for a minute"
     }
 
     fn pods(&self) -> u32 {

@@ -19,10 +19,10 @@ pub(super) struct Jobs {
 
 /// One Job has all Pods.
 pub(super) const ONE: Jobs =
-    Jobs { name: "jobs-one", about: "one Job: run all Pods to their end, restart the controllers", each: None };
+    Jobs { name: "jobs-one", about: "one Job: run all Pods until they succeed, restart the controllers", each: None };
 /// Each Job has ten.
 pub(super) const MANY: Jobs =
-    Jobs { name: "jobs-many", about: "Jobs of ten Pods: the same, with all Jobs at once", each: Some(10) };
+    Jobs { name: "jobs-many", about: "Jobs of ten Pods: the same, with all Jobs at the same time", each: Some(10) };
 
 const NAME: &str = "bench";
 

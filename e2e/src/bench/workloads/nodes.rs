@@ -62,7 +62,7 @@ impl Workload for Rest {
     }
 
     fn about(&self) -> &'static str {
-        "a node for every 30 Pods, each renews its Lease every ten seconds: create the Pods, restart, rest for a minute"
+        "a node for every 30 Pods, and each node renews its Lease every ten seconds: create the Pods, restart the controllers, rest for a minute"
     }
 
     fn pods(&self) -> u32 {
@@ -107,7 +107,7 @@ impl Workload for ZoneLost {
     }
 
     fn about(&self) -> &'static str {
-        "a node for every 30 Pods: one zone of five, which has 1,000 nodes by default, falls silent until all its nodes are unreachable and 5 have to be left; then it returns"
+        "a node for every 30 Pods: one of five zones, which has 1,000 nodes by default, is cut off until all its nodes are unreachable and Pods have to leave 5 of them; then it returns"
     }
 
     fn pods(&self) -> u32 {

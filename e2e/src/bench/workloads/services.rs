@@ -80,7 +80,7 @@ impl Workload for Many {
     }
 
     fn about(&self) -> &'static str {
-        "Services of three Pods in one namespace: create them over the Pods, restart the controllers"
+        "Services of three Pods in one namespace: create them for existing Pods, restart the controllers"
     }
 
     fn pods(&self) -> u32 {
@@ -136,7 +136,7 @@ impl Workload for Rollout {
     }
 
     fn about(&self) -> &'static str {
-        "Services over Deployments of ten Pods: update all Deployments at once"
+        "Services of Deployments of ten Pods: update all Deployments at the same time"
     }
 
     fn pods(&self) -> u32 {
@@ -196,7 +196,7 @@ impl Workload for Changes {
     }
 
     fn about(&self) -> &'static str {
-        "one Service: 1,500 of its Pods leave it and come back, a hundred changes a second"
+        "one Service: 1,500 of its Pods leave it and return, at a hundred changes per second"
     }
 
     fn pods(&self) -> u32 {

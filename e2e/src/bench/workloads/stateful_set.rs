@@ -20,7 +20,7 @@ impl Workload for StatefulSetParallel {
     }
 
     fn about(&self) -> &'static str {
-        "one StatefulSet in Parallel: scale up to all Pods, restart the controller, update a tenth, scale down to none"
+        "one StatefulSet with the policy Parallel: scale up to all Pods, restart the controller, update a tenth, scale down to none"
     }
 
     fn pods(&self) -> u32 {

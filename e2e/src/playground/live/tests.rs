@@ -117,6 +117,18 @@ fn everything_is_on_the_screen() {
 }
 
 #[test]
+fn the_picture_has_the_text_of_the_screen() {
+    let picture = crate::playground::svg::picture(&board());
+    for part in
+        [">leads</text>", ">limits broken 1 times in 17 writes</text>", ">export KUBECONFIG=/here</text>", ">○</text>"]
+    {
+        assert!(picture.contains(part), "{part:?} is missing:\n{picture}");
+    }
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+    assert_eq!(picture.matches("<text ").count(), picture.matches("</text>").count());
+}
+
+#[test]
 fn a_node_that_is_off_has_its_place_on_every_screen() {
     let mut board = board();
     assert!(!screen_of(&board, 80, 24).join("\n").contains("nodes:"));
