@@ -1,6 +1,6 @@
 //! Handlers that map events to the keys of Deployments.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     api::Api,
@@ -18,12 +18,19 @@ use parking_lot::Mutex;
 
 use crate::objects::{Deployment, Pod, ReplicaSet};
 
+/// Number of Pods of a ReplicaSet for which the debounce of its status grows by one [`Watch::batch`].
+const PODS_PER_BATCH: i32 = 100;
+/// Upper limit of that growth.
+const MAX_BATCHES: u32 = 10;
+
 /// Handlers of Deployments and ReplicaSets. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`,
 /// ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
+    /// Debounce of the status of a ReplicaSet, for every [`PODS_PER_BATCH`] Pods. Smaller ReplicaSets have none.
+    pub(crate) batch: Duration,
     /// Deployments for which this process has listed the ReplicaSets that earlier leaders may have created.
     pub(crate) explored: Mutex<HashSet<Uid>>,
     /// ReplicaSets that no longer match the selector and whose release the server refused.
@@ -68,9 +75,13 @@ impl Watch {
             Event::Added(set) if set.metadata.is_deleting() => self.add_owner(&set.metadata, priority),
             Event::Added(set) => self.add_related(&set.metadata, priority),
             Event::Updated { old, new } => {
+                let debounce = self.debounce(new);
                 let (old, new) = (&old.metadata, &new.metadata);
                 if old.resource_version == new.resource_version {
                     return;
+                }
+                if is_status_change(old, new) && !debounce.is_zero() {
+                    return self.add_owner_debounced(new, debounce);
                 }
                 let moved = old.controller() != new.controller();
                 if moved {
@@ -89,6 +100,18 @@ impl Watch {
         }
     }
 
+    fn add_owner_debounced(&self, set: &Meta, debounce: Duration) {
+        if let Some(deployment) = owner_of(&self.deployments, set) {
+            self.queue.add_debounced(deployment.metadata.key(), debounce);
+        }
+    }
+
+    /// Returns the debounce of the status of a ReplicaSet.
+    fn debounce(&self, set: &ReplicaSet) -> Duration {
+        let pods = set.spec.replicas.max(set.status.replicas);
+        self.batch * u32::try_from(pods / PODS_PER_BATCH).unwrap_or_default().min(MAX_BATCHES)
+    }
+
     fn add_related(&self, set: &Meta, priority: Priority) {
         if set.controller().is_some() {
             return self.add_owner(set, priority);
@@ -98,6 +121,16 @@ impl Watch {
             self.queue.add(deployment.metadata.key(), priority);
         }
     }
+}
+
+/// Returns whether an update of a ReplicaSet with a controller leaves its spec, its labels, its controller and its existence as
+/// they were.
+fn is_status_change(old: &Meta, new: &Meta) -> bool {
+    new.controller().is_some()
+        && old.controller() == new.controller()
+        && old.generation == new.generation
+        && old.labels == new.labels
+        && old.is_deleting() == new.is_deleting()
 }
 
 /// Informers of Pods, one for each Deployment that waits for the end of its old Pods under the strategy `Recreate`.
@@ -168,3 +201,6 @@ fn ends(event: &Event<Pod>) -> bool {
         Event::Added(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,6 +109,7 @@ async fn check_limits(c: &Context, states: &[State]) -> Outcome {
     Ok(())
 }
 
+/// COMMON-43.
 async fn stopped(c: Context) -> Outcome {
     let _sets = c.start(REPLICASET_CONTROLLER, &[]).await?;
     let (mut leader, _standby, name) = pair(&c, DEPLOYMENT_CONTROLLER, &[]).await?;
@@ -129,6 +130,7 @@ async fn stopped(c: Context) -> Outcome {
 /// How many Pods a standby knows when it takes over.
 const KNOWN: u32 = 2000;
 
+/// COMMON-53, COMMON-54.
 async fn writes_at_once(c: Context) -> Outcome {
     let (mut leader, standby) = (
         c.start_as("first", REPLICASET_CONTROLLER, &[]).await?,
@@ -170,6 +172,7 @@ async fn writes_at_once(c: Context) -> Outcome {
 /// The Lease that users put in place for a hand-over.
 const HOLD: &str = include_str!("../../deploy/controllers/replicaset-controller/hold/lease.yaml");
 
+/// COMMON-57.
 async fn held(c: Context) -> Outcome {
     let lease: Value = serde_saphyr::from_str(HOLD).unwrap();
     c.create(LEASES, lease).await?;
@@ -185,6 +188,7 @@ async fn held(c: Context) -> Outcome {
     .await
 }
 
+/// COMMON-42.
 async fn killed(c: Context) -> Outcome {
     let _sets = c.start(REPLICASET_CONTROLLER, QUICK).await?;
     let (mut leader, _standby, name) = pair(&c, DEPLOYMENT_CONTROLLER, QUICK).await?;
@@ -244,6 +248,7 @@ async fn killed_in_a_burst(c: Context) -> Outcome {
     .await
 }
 
+/// COMMON-49.
 async fn hangs(c: Context) -> Outcome {
     let (mut leader, _standby, name) = pair(&c, REPLICASET_CONTROLLER, QUICK).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(3)).await?;

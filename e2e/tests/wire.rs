@@ -76,6 +76,7 @@ fn same<K: Object + Debug>() {
     }
 }
 
+/// COMMON-8.
 #[test]
 fn each_projection_reads_the_same_of_both_formats() {
     same::<cronjob_controller::objects::Job>();
@@ -98,6 +99,7 @@ fn each_projection_reads_the_same_of_both_formats() {
     same::<statefulset_controller::objects::ControllerRevision>();
 }
 
+/// COMMON-8.
 #[test]
 fn metadata_of_any_kind_read_the_same() {
     for list in recorded().iter().filter(|list| matches!(&*list.what, "list" | "metadata")) {
@@ -124,6 +126,7 @@ fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
+/// COMMON-8.
 #[test]
 fn watches_bring_the_same_events() {
     let mut seen = 0;

@@ -43,6 +43,7 @@ fn requests(world: &World) -> u64 {
     count(None, None) - count(None, Some("events")) - count(Some("watch"), None)
 }
 
+/// ENDPOINTSLICE-29, ENDPOINTSLICE-58, ENDPOINTSLICE-82.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_pods_are_written_once_and_a_change_of_one_pod_writes_its_slice() {
     let world = World::new().await;

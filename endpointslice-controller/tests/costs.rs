@@ -199,6 +199,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
 }
 
 /// One test after the other, because allocations are counted for the whole process.
+/// ENDPOINTSLICE-60.
 #[test]
 fn a_sync_builds_only_what_it_writes() {
     a_change_of_one_pod_costs_the_same_in_a_large_service();

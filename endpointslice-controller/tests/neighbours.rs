@@ -43,6 +43,7 @@ struct Observed {
     hostile: u64,
 }
 
+/// ENDPOINTSLICE-70.
 #[tokio::test(start_paused = true)]
 async fn hostile_services_cost_their_neighbours_nothing() {
     let (alone, beside) = (observe(false).await, observe(true).await);

@@ -107,6 +107,7 @@ fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usiz
 }
 
 proptest! {
+    /// GC-75.
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn the_cost_of_references_is_proportional_to_their_size(
@@ -134,6 +135,7 @@ proptest! {
     }
 }
 
+/// GC-75.
 #[test]
 fn a_changed_object_keeps_little_of_its_earlier_references() {
     let _alone = ALONE.lock();

@@ -105,6 +105,7 @@ fn cost(build: impl Fn(&mut World, usize)) -> usize {
 /// Only one test measures at a time.
 static MEASURING: Mutex<()> = Mutex::new(());
 
+/// GC-17.
 #[test]
 fn texts_of_removed_references_are_not_kept() {
     let _alone = MEASURING.lock();
@@ -125,6 +126,7 @@ fn texts_of_removed_references_are_not_kept() {
     assert!(grown < 1_000_000, "{grown} bytes more after 300 changes of one object");
 }
 
+/// GC-17.
 #[test]
 fn an_object_costs_the_collector_less_than_its_budget() {
     let _alone = MEASURING.lock();

@@ -158,6 +158,7 @@ mod tests {
     use crate::world::LIMITS;
 
     /// The table of the specification.
+    /// NODE-32, NODE-33.
     #[test]
     fn the_share_of_nodes_that_are_not_ready_decides() {
         use ZoneState::{FullDisruption, Normal, PartialDisruption};
@@ -193,6 +194,7 @@ mod tests {
         (changes.iter().map(one).collect(), disruption)
     }
 
+    /// NODE-38, NODE-39.
     #[test]
     fn a_total_disruption_begins_lasts_and_ends() {
         use ZoneState::{FullDisruption, Initial, Normal};
@@ -208,6 +210,7 @@ mod tests {
         assert_eq!(changes(&[("a", FullDisruption, 1, 1), b_full], true), (resumed, Disruption::Ends));
     }
 
+    /// NODE-39.
     #[test]
     fn a_new_zone_with_a_ready_node_ends_a_total_disruption() {
         use ZoneState::{FullDisruption, Initial};

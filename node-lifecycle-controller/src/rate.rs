@@ -76,6 +76,7 @@ mod tests {
         seconds
     }
 
+    /// NODE-33, NODE-34.
     #[test]
     fn an_idle_limiter_grants_at_once_and_then_at_its_rate() {
         let start = start();
@@ -85,6 +86,7 @@ mod tests {
         assert_eq!(grants(&mut idle, later, 3), [0, 10, 20], "at most one token is stored");
     }
 
+    /// NODE-34.
     #[test]
     fn a_limiter_that_was_stopped_begins_empty() {
         let start = start();
@@ -95,6 +97,7 @@ mod tests {
         assert_eq!(grants(&mut limiter, start, 4), [10, 20, 30, 40]);
     }
 
+    /// NODE-34.
     #[test]
     fn a_change_of_the_rate_brings_no_token() {
         let start = start();

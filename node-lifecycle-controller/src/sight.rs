@@ -94,6 +94,7 @@ mod tests {
         (Sight::new(Duration::from_secs(5), Duration::from_secs(50)), at)
     }
 
+    /// NODE-15.
     #[test]
     fn evidence_without_a_gap_is_one_live_view() {
         let (mut sight, at) = sight();
@@ -107,6 +108,7 @@ mod tests {
         assert!(sight.is_fresh(at(62)) && !sight.is_fresh(at(63)));
     }
 
+    /// NODE-15, NODE-18.
     #[test]
     fn a_gap_restarts_the_live_view() {
         let (mut sight, at) = sight();

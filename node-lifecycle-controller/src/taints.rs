@@ -171,6 +171,7 @@ mod tests {
     }
 
     /// The table of the specification, and single conditions.
+    /// NODE-22.
     #[test]
     fn taints_follow_from_conditions() {
         let no_schedule = |keys: &[&'static str]| keys.iter().map(|key| (*key, NO_SCHEDULE)).collect::<Vec<_>>();
@@ -199,6 +200,7 @@ mod tests {
         }
     }
 
+    /// NODE-24, NODE-25.
     #[test]
     fn one_cause_replaces_the_other() {
         let with = |keys: &[&str]| {
@@ -212,6 +214,7 @@ mod tests {
         assert_eq!(short(&to_reachable(&with(&["example.com/x"]))), "");
     }
 
+    /// NODE-27.
     #[test]
     fn foreign_taints_stay_unchanged() {
         let foreign = json!({"key": "example.com/x", "effect": "NoExecute", "value": "v", "newer": [1]});

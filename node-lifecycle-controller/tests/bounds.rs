@@ -71,6 +71,7 @@ fn taint() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
+    /// NODE-27.
     #[test]
     fn no_list_of_conditions_and_taints_breaks_a_decision_or_loses_a_foreign_taint(
         conditions in prop::collection::vec(condition(), 0..12),
@@ -134,6 +135,7 @@ fn a_pod_with_thousands_of_odd_tolerations_is_read_within_its_size() {
     assert_eq!(pod.tolerations.iter().count(), 5000);
 }
 
+/// NODE-77.
 #[test]
 fn hostile_nodes_do_not_affect_their_neighbours() {
     let _alone = ALONE.lock();

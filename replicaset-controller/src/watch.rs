@@ -40,8 +40,13 @@ pub(crate) struct Watch<K: Kind> {
 impl<K: Kind> Watch<K> {
     /// Enqueues the set of every event.
     pub(crate) fn on_set(&self, event: &Event<Set<K>>, origin: Origin) {
-        if let Event::Deleted(set) = event {
-            self.forget(&set.set().metadata.uid);
+        match event {
+            Event::Deleted(set) => self.forget(&set.set().metadata.uid),
+            // Most often, this process has written the status. More changes of Pods follow in a large set.
+            Event::Updated { old, new } if is_status_change(old.set(), new.set()) => {
+                return self.queue.add_debounced(new.set().metadata.key(), self.debounce(new.set()));
+            }
+            _ => {}
         }
         self.queue.add(event.meta().key(), priority(origin));
     }
@@ -155,6 +160,15 @@ impl<K: Kind> Watch<K> {
             self.queue.add(set.set().metadata.key(), Priority::Normal);
         }
     }
+}
+
+/// Returns whether an update leaves the spec and the existence of a set as they were.
+fn is_status_change(old: &ReplicaSet, new: &ReplicaSet) -> bool {
+    let (old, new) = (&old.metadata, &new.metadata);
+    old.resource_version != new.resource_version
+        && old.uid == new.uid
+        && old.generation == new.generation
+        && old.is_deleting() == new.is_deleting()
 }
 
 /// Returns whether both versions of a Pod have the same controller.

@@ -62,6 +62,7 @@ mod tests {
 
     use super::*;
 
+    /// COMMON-40.
     #[test]
     fn batches_double_until_the_remainder() {
         for (count, batches) in [
@@ -100,6 +101,7 @@ mod tests {
         (made, successes, wanted - successes)
     }
 
+    /// COMMON-40.
     #[test]
     fn a_failing_batch_is_the_last() {
         assert_eq!(run(10, |_| false), (10, 10, 0));

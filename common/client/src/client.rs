@@ -232,6 +232,7 @@ mod tests {
         std::fs::remove_dir_all(directory).unwrap();
     }
 
+    /// COMMON-25.
     #[tokio::test]
     async fn the_file_of_a_certificate_authority_is_read_again() {
         let directory = std::env::temp_dir().join(format!("nonet-authority-{}", std::process::id()));

@@ -374,6 +374,7 @@ mod tests {
         (Ledger::new(clock.clone(), Duration::from_secs(300)), clock, Uid::new("owner"))
     }
 
+    /// COMMON-35.
     #[tokio::test(start_paused = true)]
     async fn an_owner_waits_until_the_cache_has_reached_its_writes() {
         let (ledger, _, owner) = ledger();
@@ -388,6 +389,7 @@ mod tests {
         assert!(ledger.is_empty() && !ledger.awaits_write(&owner, PODS));
     }
 
+    /// COMMON-35.
     #[tokio::test(start_paused = true)]
     async fn a_deletion_seen_before_its_answer_does_not_block() {
         let (ledger, _, owner) = ledger();
@@ -401,6 +403,7 @@ mod tests {
         assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
     }
 
+    /// COMMON-36.
     #[tokio::test(start_paused = true)]
     async fn a_lost_create_counts_until_an_unknown_child_appears_or_its_time_has_passed() {
         let (ledger, clock, owner) = ledger();
@@ -418,6 +421,7 @@ mod tests {
         assert_eq!(behind(&ledger), None);
     }
 
+    /// COMMON-37.
     #[tokio::test(start_paused = true)]
     async fn an_owner_waits_for_the_newer_version_of_a_child_after_a_conflict() {
         let (ledger, clock, owner) = ledger();
@@ -447,6 +451,7 @@ mod tests {
         assert_eq!(behind(), None);
     }
 
+    /// COMMON-37.
     #[tokio::test(start_paused = true)]
     async fn a_deleted_owner_waits_until_its_cache_shows_the_deletion() {
         let (ledger, clock, _) = ledger();
@@ -468,6 +473,7 @@ mod tests {
         assert_eq!(behind(), None);
     }
 
+    /// COMMON-38.
     #[tokio::test(start_paused = true)]
     async fn every_wait_ends_with_the_timeout() {
         let (ledger, clock, owner) = ledger();
@@ -479,6 +485,7 @@ mod tests {
         assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
     }
 
+    /// COMMON-38.
     #[tokio::test(start_paused = true)]
     async fn a_cache_of_unknown_version_does_not_block() {
         let (ledger, _, owner) = ledger();

@@ -179,6 +179,7 @@ impl Gate {
 mod tests {
     use super::*;
 
+    /// COMMON-44.
     #[tokio::test(start_paused = true)]
     async fn an_open_gate_closes_by_itself_at_its_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
@@ -211,6 +212,7 @@ mod tests {
         waiting.await.unwrap();
     }
 
+    /// COMMON-44.
     #[tokio::test(start_paused = true)]
     async fn a_suspension_of_the_machine_counts_towards_the_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);

@@ -286,6 +286,7 @@ mod tests {
         }
     }
 
+    /// COMMON-75.
     #[tokio::test(start_paused = true)]
     async fn a_status_that_this_process_has_not_written_reveals_a_second_writer() {
         for format in [Format::Json, Format::Protobuf] {
@@ -311,6 +312,7 @@ mod tests {
         assert_eq!(world.confirmed().await, 1, "another object");
     }
 
+    /// COMMON-75.
     #[tokio::test(start_paused = true)]
     async fn users_other_loops_and_old_writes_are_no_evidence() {
         let mut world = World::new().await;
@@ -332,6 +334,7 @@ mod tests {
         assert_eq!(world.confirmed().await, 0);
     }
 
+    /// COMMON-75.
     #[tokio::test(start_paused = true)]
     async fn a_lost_answer_may_have_been_the_write() {
         let mut world = World::new().await;
@@ -340,6 +343,7 @@ mod tests {
         assert_eq!(world.confirmed().await, 0);
     }
 
+    /// COMMON-75.
     #[tokio::test(start_paused = true)]
     async fn a_predecessor_is_no_second_writer() {
         let mut world = World::new().await;

@@ -490,6 +490,7 @@ mod tests {
         );
     }
 
+    /// COMMON-10.
     #[test]
     fn an_older_version_never_replaces_a_newer_one() {
         let (store, mut out) = (store(), Vec::new());
@@ -499,6 +500,7 @@ mod tests {
         assert_eq!(store.get("ns", "a").unwrap().unwrap().metadata.resource_version, Version::parse("5"));
     }
 
+    /// COMMON-11.
     #[test]
     fn a_recreated_object_is_a_deletion_and_an_addition() {
         let (store, mut out) = (store(), Vec::new());
@@ -507,6 +509,7 @@ mod tests {
         assert_eq!(describe(&out), ["+a", "-a", "+a"]);
     }
 
+    /// COMMON-11.
     #[test]
     fn a_full_set_reports_each_difference_once() {
         let (store, mut out) = (store(), Vec::new());
@@ -521,6 +524,7 @@ mod tests {
         assert_eq!(names(&store.all()), ["b", "c", "d"]);
     }
 
+    /// COMMON-9.
     #[test]
     fn an_unreadable_child_fails_the_lookup_of_its_owner_and_no_other() {
         let (store, mut out) = (store(), Vec::new());
@@ -537,6 +541,7 @@ mod tests {
         assert_eq!(store.by_index(ByController, &controller("ns", "u1")).unwrap().len(), 1);
     }
 
+    /// COMMON-12.
     #[test]
     fn an_object_that_does_not_concern_the_controller_is_not_cached_but_raises_the_version() {
         let (store, mut out) = (store(), Vec::new());

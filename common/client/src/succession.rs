@@ -198,6 +198,7 @@ mod tests {
     const SETS: Resource =
         Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
+    /// COMMON-54.
     #[tokio::test(start_paused = true)]
     async fn the_newest_version_of_each_resource_is_left_in_the_lease() {
         let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
@@ -228,6 +229,7 @@ mod tests {
         assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("41"), Version::parse("9")));
     }
 
+    /// COMMON-56.
     #[tokio::test(start_paused = true)]
     async fn a_lost_answer_leaves_the_next_leader_no_versions_for_a_while() {
         let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));

@@ -580,6 +580,7 @@ mod tests {
         tokio::time::timeout(Duration::from_nanos(1), q.next()).await.ok().flatten()
     }
 
+    /// COMMON-28.
     #[tokio::test(start_paused = true)]
     async fn adds_during_processing_cause_exactly_one_more_run() {
         let q = queue();
@@ -597,6 +598,7 @@ mod tests {
         assert!(q.is_idle());
     }
 
+    /// COMMON-91.
     #[tokio::test(start_paused = true)]
     async fn changed_keys_overtake_the_initial_list() {
         let q = queue();
@@ -612,6 +614,7 @@ mod tests {
         assert_eq!(order, ["c", "a", "b"]);
     }
 
+    /// COMMON-29.
     #[tokio::test(start_paused = true)]
     async fn a_delayed_key_keeps_the_earlier_time_and_is_not_cancelled() {
         let q = queue();
@@ -626,6 +629,7 @@ mod tests {
         assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(5));
     }
 
+    /// COMMON-29.
     #[tokio::test(start_paused = true)]
     async fn a_recheck_is_cancelled_when_its_key_is_handed_out_before() {
         let q = queue();
@@ -646,6 +650,7 @@ mod tests {
         assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(11));
     }
 
+    /// COMMON-30.
     #[tokio::test(start_paused = true)]
     async fn failures_back_off_up_to_the_cap_and_are_never_dropped() {
         let b = Backoff::default();
@@ -654,6 +659,7 @@ mod tests {
         assert_eq!((b.delay(18), b.delay(4_000)), (Duration::from_secs(1000), Duration::from_secs(1000)));
     }
 
+    /// COMMON-90.
     #[tokio::test(start_paused = true)]
     async fn failing_keys_of_one_tenant_delay_no_failing_key_of_another() {
         let q = queue();
@@ -684,6 +690,7 @@ mod tests {
         assert!(buckets <= RetryLimits::PRUNE_AT_LEAST, "{buckets}");
     }
 
+    /// COMMON-90.
     #[tokio::test(start_paused = true)]
     async fn many_keys_of_a_tenant_that_fail_at_once_share_one_bucket() {
         let q = queue();
@@ -718,6 +725,7 @@ mod tests {
         }
     }
 
+    /// COMMON-33.
     #[tokio::test(start_paused = true)]
     async fn a_standby_has_no_backlog_and_a_leader_counts_keys_from_its_take_over() {
         let counts = Arc::new(Counts::default());
@@ -737,6 +745,7 @@ mod tests {
         assert_eq!(*counts.0.lock(), (2, 0, Duration::ZERO));
     }
 
+    /// COMMON-33.
     #[tokio::test(start_paused = true)]
     async fn a_standby_keeps_a_bounded_number_of_keys_and_reports_dropped_keys() {
         let q = queue();
@@ -797,6 +806,7 @@ mod tests {
     }
 
     proptest::proptest! {
+        /// COMMON-28.
         #[test]
         fn no_key_is_lost_or_processed_twice_at_once(ops in proptest::collection::vec((0u8..4, 0u8..4, proptest::bool::ANY), 1..200)) {
             let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -829,6 +839,7 @@ mod tests {
         }
     }
 
+    /// COMMON-29.
     #[tokio::test(start_paused = true)]
     async fn the_earlier_of_two_delays_wins_in_either_order() {
         for (first, second) in [(10, 60), (60, 10)] {

@@ -237,6 +237,7 @@ mod tests {
         written.lock().clone()
     }
 
+    /// COMMON-84.
     #[tokio::test(start_paused = true)]
     async fn text_lines_have_klogs_format() {
         let text = logged(Settings::default(), |_| {
@@ -257,6 +258,7 @@ mod tests {
         assert_eq!(lines.next(), None);
     }
 
+    /// COMMON-84.
     #[tokio::test(start_paused = true)]
     async fn json_lines_have_upstreams_keys() {
         let text = logged(Settings { format: Format::Json, ..Settings::default() }, |_| {
@@ -274,6 +276,7 @@ mod tests {
         assert!(line["caller"].as_str().unwrap().starts_with("src/logging.rs:"), "{line}");
     }
 
+    /// COMMON-84.
     #[tokio::test(start_paused = true)]
     async fn verbosity_changes_at_run_time() {
         let text = logged(Settings::default(), |handle| {
@@ -291,6 +294,7 @@ mod tests {
         );
     }
 
+    /// COMMON-84.
     #[test]
     fn vmodule_is_parsed_and_matched() {
         let modules = Settings::parse_modules("store=5,lead*=9").unwrap();

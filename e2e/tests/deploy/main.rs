@@ -27,6 +27,11 @@ fn text(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
+/// A page for people, by its path in the repository.
+fn page(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
 /// The documents of a file.
 fn yaml(path: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&text(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
@@ -83,18 +88,17 @@ fn every_component_is_part_of_an_overlay() {
 
 #[test]
 fn operators_find_every_directory_in_their_page() {
-    let operations = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let operating = page("docs/operating.md");
     for of in ["overlays", "components", "examples"] {
         for name in directories(of) {
-            assert!(operations.contains(&format!("{of}/{name}`")), "docs/operations.md says nothing of {of}/{name}");
+            assert!(operating.contains(&format!("{of}/{name}`")), "docs/operating.md says nothing of {of}/{name}");
         }
     }
 }
 
 #[test]
 fn clusters_for_nonet_switch_off_what_nonet_does() {
-    let operations = fs::read_to_string(root().join("docs/operations.md")).unwrap();
-    for file in [text("kind/cluster.yaml"), operations] {
+    for file in [text("kind/cluster.yaml"), page("docs/operating.md")] {
         for each in controllers::ALL.iter().flat_map(|d| d.loops) {
             assert!(file.contains(&format!("-{}", each.name)), "{} stays on", each.name);
         }
@@ -242,17 +246,19 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn every_alert_names_a_section_of_the_operators_page() {
-    let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
-    let sections: BTreeSet<String> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("## ").or_else(|| line.strip_prefix("### ")))
-        .map(|heading| format!("docs/operations.md#{}", anchor(heading)))
-        .collect();
+fn every_alert_has_a_section_of_its_own_in_the_page_about_troubles() {
+    const PAGE: &str = "docs/troubleshooting.md";
+    let text = page(PAGE);
+    let sections: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let mut named = BTreeSet::new();
     for rule in all_alerts() {
-        let runbook = rule["annotations"]["runbook"].as_str().unwrap_or_else(|| panic!("{rule} has no runbook"));
-        assert!(sections.contains(runbook), "{runbook} is no section: {sections:?}");
+        let alert = rule["alert"].as_str().unwrap();
+        assert!(sections.contains(alert), "{PAGE} has no section for {alert}");
+        assert_eq!(rule["annotations"]["runbook"], format!("{PAGE}#{}", anchor(alert)), "{alert}");
+        named.insert(alert.to_owned());
     }
+    let outdated: Vec<_> = sections.iter().filter(|of| of.starts_with("Nonet") && !named.contains(**of)).collect();
+    assert!(outdated.is_empty(), "sections of {PAGE} for alerts that do not exist: {outdated:?}");
 }
 
 #[test]

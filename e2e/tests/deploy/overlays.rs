@@ -604,9 +604,9 @@ fn images_are_set_in_one_place() {
     }
 }
 
-/// Kinds that one command deletes, in docs/operations.md: the list behind a word of that command.
+/// Kinds that one command deletes, in docs/upgrading.md: the list behind a word of that command.
 fn kinds_deleted() -> BTreeSet<String> {
-    let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/upgrading.md")).unwrap();
     let command = page.lines().find(|line| line.contains("delete deployment,")).expect("the command of Remove");
     let list = command.split_whitespace().find(|word| word.starts_with("deployment,")).unwrap();
     list.split(',').map(str::to_owned).collect()

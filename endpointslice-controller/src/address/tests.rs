@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// ENDPOINTSLICE-18.
 #[test]
 fn addresses_are_read_leniently_and_written_in_one_form() {
     for (text, canonical) in [

@@ -396,6 +396,7 @@ fn in_order(histories: &[History], order: &Order) -> World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
+    /// ENDPOINTSLICE-13.
     #[test]
     fn final_endpoints_do_not_depend_on_the_order_of_events(
         histories in any_histories(), orders in prop::collection::vec(any_order(), 3),
@@ -408,6 +409,7 @@ proptest! {
 }
 
 /// One fixed case of the property above, easier to follow.
+/// ENDPOINTSLICE-12, ENDPOINTSLICE-85.
 #[test]
 fn a_zone_label_added_to_a_node_later_reaches_the_endpoints() {
     let pod = json!({"metadata": {"name": "p0", "namespace": NS, "uid": "p", "labels": {"app": "web"}},

@@ -26,6 +26,7 @@ fn names(index: &mut Membership, service: &Service) -> Option<Vec<String>> {
     Some(pods.iter().map(|pod| pod.metadata.name.to_string()).collect())
 }
 
+/// ENDPOINTSLICE-6.
 #[test]
 fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
     let mut index = Membership::default();
@@ -82,6 +83,7 @@ fn many() -> (Vec<Service>, Vec<Arc<Pod>>) {
     (services, (0..30_000).map(one).collect())
 }
 
+/// ENDPOINTSLICE-76.
 #[test]
 fn services_that_share_a_label_are_indexed_in_linear_time() {
     let (services, pods) = many();
@@ -106,6 +108,7 @@ fn services_that_share_a_label_are_indexed_in_linear_time() {
     }
 }
 
+/// ENDPOINTSLICE-5, ENDPOINTSLICE-76.
 #[test]
 fn an_event_of_a_pod_costs_only_its_changes() {
     let (services, pods) = many();
@@ -149,6 +152,7 @@ fn huge_selectors_and_huge_label_sets_cost_their_size() {
 }
 
 proptest! {
+    /// ENDPOINTSLICE-4, ENDPOINTSLICE-5.
     #[test]
     fn members_are_the_pods_that_selectors_match(
         steps in proptest::collection::vec(

@@ -10,6 +10,7 @@ fn version(text: &str) -> Wrote {
     Wrote::Version(Version::parse(text))
 }
 
+/// ENDPOINTSLICE-10.
 #[test]
 fn an_event_that_arrives_before_its_answer_is_an_own_one() {
     let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
@@ -20,6 +21,7 @@ fn an_event_that_arrives_before_its_answer_is_an_own_one() {
     assert_eq!(own.author_of(&service, &meta("a", "6")), Author::Other);
 }
 
+/// ENDPOINTSLICE-10.
 #[test]
 fn writes_of_others_in_the_meantime_are_noticed() {
     let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));

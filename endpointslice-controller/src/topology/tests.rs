@@ -14,6 +14,7 @@ fn node(index: usize, zone: &str, ready: &str) -> Node {
     .unwrap()
 }
 
+/// ENDPOINTSLICE-11.
 #[tokio::test(start_paused = true)]
 async fn the_failure_of_a_zone_with_a_thousand_nodes_causes_one_check() {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
@@ -39,6 +40,7 @@ async fn the_failure_of_a_zone_with_a_thousand_nodes_causes_one_check() {
     assert_eq!(topology.ratios(), None, "one zone is left");
 }
 
+/// ENDPOINTSLICE-12.
 #[test]
 fn new_nodes_and_nodes_with_a_new_zone_count_as_moved() {
     let topology = Topology::new(Arc::default());
@@ -60,6 +62,7 @@ fn new_nodes_and_nodes_with_a_new_zone_count_as_moved() {
     assert_eq!(put(None, node(1, "b", "True"), Origin::Relist), ["n1"], "a sync may have omitted its Pods");
 }
 
+/// ENDPOINTSLICE-42.
 #[tokio::test(start_paused = true)]
 async fn capacity_follows_every_node() {
     let topology = Topology::new(Arc::default());

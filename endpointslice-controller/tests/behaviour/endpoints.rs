@@ -9,6 +9,7 @@ async fn there(world: &World) -> Value {
     world.sandbox.get("endpoints", Some(NS), "web").await.unwrap()
 }
 
+/// ENDPOINTSLICE-55, ENDPOINTSLICE-59.
 #[tokio::test(start_paused = true)]
 async fn endpoints_are_kept_beside_slices() {
     let world = World::new().await;
@@ -63,6 +64,7 @@ async fn a_write_with_a_lost_answer_is_corrected_once_the_cache_shows_it() {
     assert_eq!(there(&world).await["subsets"][0]["addresses"][0]["ip"], "10.1.0.1");
 }
 
+/// ENDPOINTSLICE-59.
 #[tokio::test(start_paused = true)]
 async fn leftover_endpoints_are_deleted_at_the_start() {
     let mut world = World::new().await;
@@ -81,6 +83,7 @@ async fn leftover_endpoints_are_deleted_at_the_start() {
     assert_eq!(names, ["lock"]);
 }
 
+/// ENDPOINTSLICE-59.
 #[tokio::test(start_paused = true)]
 async fn hand_made_endpoints_stay() {
     let world = World::new().await;
@@ -93,6 +96,7 @@ async fn hand_made_endpoints_stay() {
     assert_eq!(there(&world).await["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
 }
 
+/// ENDPOINTSLICE-61.
 #[tokio::test(start_paused = true)]
 async fn endpoints_that_wait_for_a_finalizer_are_kept_up_to_date() {
     let world = World::new().await;

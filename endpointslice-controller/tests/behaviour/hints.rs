@@ -16,6 +16,7 @@ fn all(pairs: &[(&str, &str)]) -> Vec<(Value, Value)> {
     pairs.iter().map(|(zone, node)| (value(zone), value(node))).collect()
 }
 
+/// ENDPOINTSLICE-39.
 #[tokio::test(start_paused = true)]
 async fn endpoints_are_hinted_to_their_zone_or_node() {
     let world = World::new().await;
@@ -40,6 +41,7 @@ fn auto() -> Value {
     service
 }
 
+/// ENDPOINTSLICE-43, ENDPOINTSLICE-45, ENDPOINTSLICE-82.
 #[tokio::test(start_paused = true)]
 async fn zones_get_endpoints_in_proportion_to_their_capacity() {
     let world = World::new().await;
@@ -59,6 +61,7 @@ async fn zones_get_endpoints_in_proportion_to_their_capacity() {
     assert_eq!(world.written(), before, "correct hints stay");
 }
 
+/// ENDPOINTSLICE-43, ENDPOINTSLICE-45.
 #[tokio::test(start_paused = true)]
 async fn too_few_endpoints_have_no_hints() {
     let world = World::new().await;
@@ -71,6 +74,7 @@ async fn too_few_endpoints_have_no_hints() {
     assert!(world.events().await.iter().any(|event| event == expected), "{:#?}", world.events().await);
 }
 
+/// ENDPOINTSLICE-42, ENDPOINTSLICE-44, ENDPOINTSLICE-45.
 #[tokio::test(start_paused = true)]
 async fn hints_follow_the_nodes() {
     let world = World::new().await;
@@ -86,6 +90,7 @@ async fn hints_follow_the_nodes() {
     assert!(world.events().await.iter().any(|event| event.starts_with(expected)), "{:#?}", world.events().await);
 }
 
+/// ENDPOINTSLICE-39, ENDPOINTSLICE-45.
 #[tokio::test(start_paused = true)]
 async fn removing_the_annotation_removes_the_hints() {
     let world = World::new().await;

@@ -23,6 +23,7 @@ fn two() -> Value {
         "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}])
 }
 
+/// ENDPOINTSLICE-46, ENDPOINTSLICE-48, ENDPOINTSLICE-49.
 #[tokio::test(start_paused = true)]
 async fn endpoints_are_mirrored_with_their_labels_and_annotations() {
     let world = World::new().await;
@@ -55,6 +56,7 @@ async fn endpoints_are_mirrored_with_their_labels_and_annotations() {
     assert_eq!(world.written(), before);
 }
 
+/// ENDPOINTSLICE-47, ENDPOINTSLICE-53.
 #[tokio::test(start_paused = true)]
 async fn mirrored_slices_follow_the_endpoints_and_are_deleted() {
     let world = World::new().await;
@@ -75,6 +77,7 @@ async fn mirrored_slices_follow_the_endpoints_and_are_deleted() {
     assert!(world.slices().await.is_empty());
 }
 
+/// ENDPOINTSLICE-47.
 #[tokio::test(start_paused = true)]
 async fn a_service_with_a_selector_is_not_mirrored() {
     let world = World::new().await;
@@ -87,6 +90,7 @@ async fn a_service_with_a_selector_is_not_mirrored() {
     assert_eq!(labels["endpointslice.kubernetes.io/managed-by"], "endpointslice-controller.k8s.io");
 }
 
+/// ENDPOINTSLICE-46.
 #[tokio::test(start_paused = true)]
 async fn families_are_mirrored_in_separate_slices() {
     let world = World::new().await;
@@ -99,6 +103,7 @@ async fn families_are_mirrored_in_separate_slices() {
     assert_eq!(kinds, ["IPv4", "IPv6"]);
 }
 
+/// ENDPOINTSLICE-64.
 #[tokio::test(start_paused = true)]
 async fn a_create_that_never_arrived_is_retried_soon() {
     let world = World::new().await;
@@ -114,6 +119,7 @@ async fn a_create_that_never_arrived_is_retried_soon() {
     assert_eq!(world.sizes().await, [1], "the lost create delays no sync");
 }
 
+/// ENDPOINTSLICE-54.
 #[tokio::test(start_paused = true)]
 async fn only_changes_of_slices_wait_for_the_batch_period() {
     let batch = Settings::new()

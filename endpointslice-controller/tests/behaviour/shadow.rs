@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::world::{World, web};
 
+/// ENDPOINTSLICE-9, ENDPOINTSLICE-74.
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_decides_a_batch_after_its_period_and_writes_nothing() {
     let batch = TuneValue::Duration(Duration::from_secs(10));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, SLICES, TRIGGER_TIME, World, endpoints, names, web};
 
+/// ENDPOINTSLICE-30, ENDPOINTSLICE-35, ENDPOINTSLICE-36, ENDPOINTSLICE-38.
 #[tokio::test(start_paused = true)]
 async fn a_service_without_pods_has_one_empty_slice() {
     let world = World::new().await;
@@ -28,6 +29,7 @@ async fn a_service_without_pods_has_one_empty_slice() {
     assert_eq!(world.events().await, Vec::<String>::new());
 }
 
+/// ENDPOINTSLICE-15, ENDPOINTSLICE-16, ENDPOINTSLICE-21, ENDPOINTSLICE-30.
 #[tokio::test(start_paused = true)]
 async fn the_empty_slice_takes_the_first_endpoints() {
     let world = World::new().await;
@@ -53,6 +55,7 @@ async fn the_empty_slice_takes_the_first_endpoints() {
     assert_eq!((&slice["endpoints"], &slice["ports"]), (&Value::Null, &Value::Null));
 }
 
+/// ENDPOINTSLICE-25, ENDPOINTSLICE-26, ENDPOINTSLICE-28.
 #[tokio::test(start_paused = true)]
 async fn slices_are_filled_and_the_rest_goes_where_it_fits() {
     let world = World::filled_with(10).await;
@@ -69,6 +72,7 @@ async fn slices_are_filled_and_the_rest_goes_where_it_fits() {
     assert_eq!((world.sizes().await, world.written() - before), (vec![10, 9, 6], 2), "no endpoint moves");
 }
 
+/// ENDPOINTSLICE-26, ENDPOINTSLICE-38.
 #[tokio::test(start_paused = true)]
 async fn a_changed_pod_stays_in_its_slice() {
     let world = World::new().await;
@@ -86,6 +90,7 @@ async fn a_changed_pod_stays_in_its_slice() {
     assert_eq!(slice["metadata"]["annotations"][TRIGGER_TIME], "2026-03-01T10:00:13Z");
 }
 
+/// ENDPOINTSLICE-14, ENDPOINTSLICE-15, ENDPOINTSLICE-38.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_is_serving_and_not_ready() {
     let world = World::new().await;
@@ -115,6 +120,7 @@ async fn a_terminating_pod_is_serving_and_not_ready() {
     );
 }
 
+/// ENDPOINTSLICE-21, ENDPOINTSLICE-22, ENDPOINTSLICE-23.
 #[tokio::test(start_paused = true)]
 async fn pods_with_different_ports_are_in_different_slices() {
     let world = World::new().await;
@@ -142,6 +148,7 @@ async fn pods_with_different_ports_are_in_different_slices() {
     );
 }
 
+/// ENDPOINTSLICE-16.
 #[tokio::test(start_paused = true)]
 async fn a_hostname_is_listed_only_in_the_domain_of_its_service() {
     let world = World::new().await;
@@ -153,6 +160,7 @@ async fn a_hostname_is_listed_only_in_the_domain_of_its_service() {
     assert_eq!((&all[0]["hostname"], &all[1]["hostname"]), (&json!("a"), &Value::Null));
 }
 
+/// ENDPOINTSLICE-8, ENDPOINTSLICE-14, ENDPOINTSLICE-84.
 #[tokio::test(start_paused = true)]
 async fn finished_pods_and_pods_without_an_address_are_omitted() {
     let world = World::new().await;
@@ -170,6 +178,7 @@ async fn finished_pods_and_pods_without_an_address_are_omitted() {
     assert_eq!(names(&world.slice().await), ["p000", "p002"], "although the readiness did not change");
 }
 
+/// ENDPOINTSLICE-14.
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_listed_only_while_it_has_an_address() {
     let world = World::new().await;
@@ -195,6 +204,7 @@ async fn a_pod_is_listed_only_while_it_has_an_address() {
     assert_eq!((&endpoint["addresses"], &endpoint["conditions"]["ready"]), (&json!(["10.1.9.9"]), &json!(true)));
 }
 
+/// ENDPOINTSLICE-2, ENDPOINTSLICE-75.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_an_address_enqueues_no_service() {
     let world = World::new().await;
@@ -213,6 +223,7 @@ async fn a_pod_without_an_address_enqueues_no_service() {
     assert_eq!(world.events().await, [""; 0]);
 }
 
+/// ENDPOINTSLICE-36, ENDPOINTSLICE-37.
 #[tokio::test(start_paused = true)]
 async fn labels_follow_the_service() {
     let world = World::new().await;
@@ -231,6 +242,7 @@ async fn labels_follow_the_service() {
     assert_eq!((&labels["tier"], &labels["more"]), (&json!("b"), &json!("1")));
 }
 
+/// ENDPOINTSLICE-8.
 #[tokio::test(start_paused = true)]
 async fn a_pod_moves_between_services_when_its_labels_change() {
     let world = World::new().await;
@@ -246,6 +258,7 @@ async fn a_pod_moves_between_services_when_its_labels_change() {
     assert_eq!((names(&slices[0]), names(&slices[1])), (vec!["p000".to_owned()], vec!["p001".to_owned()]));
 }
 
+/// ENDPOINTSLICE-4, ENDPOINTSLICE-46.
 #[tokio::test(start_paused = true)]
 async fn slices_of_a_service_without_a_selector_are_not_changed() {
     let world = World::new().await;
@@ -265,6 +278,7 @@ async fn slices_of_a_service_without_a_selector_are_not_changed() {
     assert_eq!(world.explain("shop/web")["state"], "settled");
 }
 
+/// ENDPOINTSLICE-3, ENDPOINTSLICE-10, ENDPOINTSLICE-79.
 #[tokio::test(start_paused = true)]
 async fn changes_of_slices_by_others_are_reverted() {
     let world = World::new().await;
@@ -288,6 +302,7 @@ async fn changes_of_slices_by_others_are_reverted() {
     assert_eq!(world.sandbox.requests().count(Some(ME), Some("delete"), Some(SLICES)), 0);
 }
 
+/// ENDPOINTSLICE-69.
 #[tokio::test(start_paused = true)]
 async fn a_new_process_writes_nothing() {
     let mut world = World::filled_with(10).await;
@@ -308,6 +323,7 @@ fn ready_addresses(slices: &[Value]) -> std::collections::BTreeSet<String> {
     all.map(|endpoint| endpoint["addresses"][0].as_str().unwrap().to_owned()).collect()
 }
 
+/// ENDPOINTSLICE-33.
 #[tokio::test(start_paused = true)]
 async fn no_ready_endpoint_is_missing_when_the_port_changes_and_a_write_fails() {
     for failing in 0..4 {
@@ -338,6 +354,7 @@ async fn no_ready_endpoint_is_missing_when_the_port_changes_and_a_write_fails() 
     }
 }
 
+/// ENDPOINTSLICE-24.
 #[tokio::test(start_paused = true)]
 async fn endpoints_beyond_the_limit_of_new_ports_follow_in_the_next_sync() {
     let world = World::new().await;
@@ -356,6 +373,7 @@ async fn endpoints_beyond_the_limit_of_new_ports_follow_in_the_next_sync() {
     );
 }
 
+/// ENDPOINTSLICE-12, ENDPOINTSLICE-85.
 #[tokio::test(start_paused = true)]
 async fn a_new_node_or_a_changed_zone_enqueues_the_services_of_its_pods() {
     let world = World::new().await;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, SLICES, World, endpoints, names, web};
 
+/// ENDPOINTSLICE-67.
 #[tokio::test(start_paused = true)]
 async fn a_slice_with_a_lost_answer_is_not_created_twice() {
     let world = World::new().await;
@@ -19,6 +20,7 @@ async fn a_slice_with_a_lost_answer_is_not_created_twice() {
     assert_eq!(world.asked("create", SLICES), 1);
 }
 
+/// ENDPOINTSLICE-67.
 #[tokio::test(start_paused = true)]
 async fn a_create_that_never_arrived_does_not_block_its_service() {
     let world = World::filled_with(3).await;
@@ -37,6 +39,7 @@ async fn a_create_that_never_arrived_does_not_block_its_service() {
     assert_eq!(ready.iter().filter(|ready| **ready == json!(false)).count(), 1, "the unready Pod is marked soon");
 }
 
+/// ENDPOINTSLICE-32, ENDPOINTSLICE-64.
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_is_retried() {
     let world = World::new().await;
@@ -51,6 +54,7 @@ async fn a_refused_deletion_is_retried() {
     assert_eq!(slice["metadata"]["ownerReferences"][0]["uid"], service["metadata"]["uid"]);
 }
 
+/// ENDPOINTSLICE-17.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_an_address_and_no_node_is_omitted_unless_all_are_published() {
     let world = World::new().await;
@@ -69,6 +73,7 @@ async fn a_pod_with_an_address_and_no_node_is_omitted_unless_all_are_published()
     assert_eq!((of("web"), of("published")), (vec!["p000".to_owned()], vec!["p000".to_owned(), "p001".to_owned()]));
 }
 
+/// ENDPOINTSLICE-68.
 #[tokio::test(start_paused = true)]
 async fn no_sync_decides_before_the_cache_shows_own_writes() {
     let world = World::new().await;
@@ -86,6 +91,7 @@ async fn no_sync_decides_before_the_cache_shows_own_writes() {
     assert!(world.events().await.is_empty(), "{:#?}", world.events().await);
 }
 
+/// ENDPOINTSLICE-62, ENDPOINTSLICE-64.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_reported_and_retried() {
     let world = World::new().await;
@@ -101,6 +107,7 @@ async fn a_refusal_is_reported_and_retried() {
     assert_eq!(world.sizes().await, [0]);
 }
 
+/// ENDPOINTSLICE-17, ENDPOINTSLICE-62.
 #[tokio::test(start_paused = true)]
 async fn a_pod_on_an_unknown_node_is_omitted_until_the_node_is_known() {
     let world = World::new().await;
@@ -116,6 +123,7 @@ async fn a_pod_on_an_unknown_node_is_omitted_until_the_node_is_known() {
     assert_eq!(names(&world.slice().await), ["p000", "p001"]);
 }
 
+/// ENDPOINTSLICE-32, ENDPOINTSLICE-81.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_service_has_its_own_slices() {
     let world = World::new().await;
@@ -128,6 +136,7 @@ async fn a_recreated_service_has_its_own_slices() {
     assert_eq!(slice["metadata"]["ownerReferences"][0]["uid"], service["metadata"]["uid"]);
 }
 
+/// ENDPOINTSLICE-66.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_namespace_costs_few_requests() {
     let world = World::new().await;
@@ -144,6 +153,7 @@ async fn a_terminating_namespace_costs_few_requests() {
     assert!(world.asked("create", SLICES) <= 3, "{}", world.asked("create", SLICES));
 }
 
+/// ENDPOINTSLICE-64.
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_conflicts_ends_in_the_right_slices() {
     let world = World::filled_with(3).await;

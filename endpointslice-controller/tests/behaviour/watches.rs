@@ -17,6 +17,7 @@ fn read_by(name: &str) -> &'static [&'static str] {
     }
 }
 
+/// ENDPOINTSLICE-1.
 #[tokio::test(start_paused = true)]
 async fn each_choice_of_loops_watches_only_the_resources_that_its_loops_read() {
     for (loops, watched) in watched_by_choice(endpointslice_controller::LOOPS).await {

@@ -8,6 +8,7 @@ fn resource(name: &str, kind: &str, verbs: &[&str]) -> serde_json::Value {
     json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": kind}, "scope": "Namespaced", "verbs": verbs})
 }
 
+/// GC-2, GC-3.
 #[test]
 fn each_resource_is_collected_in_the_version_its_server_prefers() {
     let all = ["create", "delete", "get", "list", "watch"];
@@ -30,6 +31,7 @@ fn each_resource_is_collected_in_the_version_its_server_prefers() {
     assert_eq!(served.failed.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1alpha1".into())]);
 }
 
+/// GC-8, GC-46, GC-86.
 #[test]
 fn a_kind_is_found_by_its_name_in_lower_case_in_every_version() {
     let body = json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "x.io"}, "versions": [
@@ -59,6 +61,7 @@ fn a_kind_is_found_by_its_name_in_lower_case_in_every_version() {
     }
 }
 
+/// GC-7.
 #[test]
 fn an_answer_that_is_no_discovery_document_is_an_error() {
     let mut served = Served::default();

@@ -7,6 +7,7 @@ use common::{intern::Text, meta::Uid};
 use super::OwnerState;
 use crate::world::{World, thing};
 
+/// GC-11, GC-15.
 #[test]
 fn an_owner_is_virtual_until_a_monitor_sees_it() {
     let mut w = World::default();
@@ -19,6 +20,7 @@ fn an_owner_is_virtual_until_a_monitor_sees_it() {
     assert_eq!(view.owner_states, [OwnerState::Absent]);
 }
 
+/// GC-11, GC-14.
 #[test]
 fn an_owner_that_was_never_there_frees_its_dependents() {
     let mut w = World::default();
@@ -29,6 +31,7 @@ fn an_owner_that_was_never_there_frees_its_dependents() {
     assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owner_states, [OwnerState::Absent]);
 }
 
+/// GC-41.
 #[test]
 fn a_wrong_reference_that_is_seen_first_does_not_affect_a_right_one() {
     let mut w = World::default();
@@ -45,6 +48,7 @@ fn a_wrong_reference_that_is_seen_first_does_not_affect_a_right_one() {
     assert_eq!(w.put(&thing("a").uid("u")), [""; 0]);
 }
 
+/// GC-41.
 #[test]
 fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
     let mut w = World::default();
@@ -58,6 +62,7 @@ fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
     assert_eq!(w.graph.view(&Uid::new("good")).unwrap().owner_states, [OwnerState::Present]);
 }
 
+/// GC-42.
 #[test]
 fn each_claimed_identity_is_looked_up_once() {
     let mut w = World::default();
@@ -79,6 +84,7 @@ fn each_claimed_identity_is_looked_up_once() {
     assert!(judged.iter().all(|judge| work.contains(judge)), "{work:?}");
 }
 
+/// GC-38.
 #[test]
 fn a_reference_across_namespaces_is_reported_once_the_owner_is_seen() {
     let expected =
@@ -91,6 +97,7 @@ fn a_reference_across_namespaces_is_reported_once_the_owner_is_seen() {
     assert_eq!(w.put(&thing("o")), [expected, "judge c".into(), "forget o".into()]);
 }
 
+/// GC-39.
 #[test]
 fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
     let mut w = World::default();
@@ -101,6 +108,7 @@ fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
     }
 }
 
+/// GC-15, GC-48.
 #[test]
 fn foreground_deletion_enqueues_all_dependents_and_the_owner_after_the_last_blocking_one() {
     let mut w = World::default();
@@ -120,6 +128,7 @@ fn foreground_deletion_enqueues_all_dependents_and_the_owner_after_the_last_bloc
     assert_eq!(w.graph.view(&Uid::new("o")).unwrap().blocking, 0);
 }
 
+/// GC-61, GC-62.
 #[test]
 fn objects_that_are_terminating_when_the_collector_starts_are_enqueued() {
     let mut w = World::default();
@@ -132,6 +141,7 @@ fn objects_that_are_terminating_when_the_collector_starts_are_enqueued() {
     assert_eq!(w.take(), ["orphan q"], "the finalizer orphan has precedence");
 }
 
+/// GC-50.
 #[test]
 fn a_released_dependent_leaves_its_owner_and_enqueues_a_blocked_owner() {
     let mut w = World::default();
@@ -171,6 +181,7 @@ fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     w.graph.nodes.looks() - before
 }
 
+/// GC-16.
 #[test]
 fn the_cost_of_a_foreground_deletion_is_linear_in_the_dependents() {
     let (some, twice) = (looks_for_a_foreground_deletion_of(1000), looks_for_a_foreground_deletion_of(2000));
@@ -194,6 +205,7 @@ fn dependents_of_one_owner_share_their_references() {
     }
 }
 
+/// GC-12.
 #[test]
 fn an_older_version_changes_nothing() {
     let mut w = World::default();
@@ -205,6 +217,7 @@ fn an_older_version_changes_nothing() {
     assert!(w.graph.node(&Uid::new("c")).unwrap().owners.is_empty());
 }
 
+/// GC-13.
 #[test]
 fn objects_missing_from_a_full_set_are_removed_once_it_is_complete() {
     let mut w = World::default();
@@ -218,6 +231,7 @@ fn objects_missing_from_a_full_set_are_removed_once_it_is_complete() {
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("x")).is_some());
 }
 
+/// GC-13.
 #[test]
 fn an_object_recreated_unseen_has_a_new_node() {
     let mut w = World::default();
@@ -228,6 +242,7 @@ fn an_object_recreated_unseen_has_a_new_node() {
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("o2")).is_some());
 }
 
+/// GC-13.
 #[test]
 fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
     let mut w = World::default();
@@ -245,6 +260,7 @@ fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
     assert!(w.graph.is_empty());
 }
 
+/// GC-5.
 #[test]
 fn late_events_of_a_stopped_monitor_are_ignored() {
     let mut w = World::default();
@@ -259,6 +275,7 @@ fn late_events_of_a_stopped_monitor_are_ignored() {
     assert!(w.is_virtual("a"));
 }
 
+/// GC-14.
 #[test]
 fn a_virtual_owner_is_removed_with_its_last_reference() {
     let mut w = World::default();
@@ -271,6 +288,7 @@ fn a_virtual_owner_is_removed_with_its_last_reference() {
     assert_eq!(w.graph.len(), 1);
 }
 
+/// GC-44, GC-84.
 #[test]
 fn a_corrected_reference_is_checked_again() {
     let mut w = World::default();
@@ -289,6 +307,7 @@ fn an_object_that_owns_itself_is_removed_like_any_other() {
     assert!(w.graph.is_empty());
 }
 
+/// GC-5, GC-82.
 #[test]
 fn objects_of_a_removed_monitor_become_virtual() {
     let mut w = World::default();
@@ -304,6 +323,7 @@ fn objects_of_a_removed_monitor_become_virtual() {
     assert!(!w.is_virtual("o"));
 }
 
+/// GC-19.
 #[test]
 fn the_dot_export_shows_owners_and_missing_objects() {
     let mut w = World::default();
@@ -345,6 +365,7 @@ fn kinds_without_users_are_removed() {
     assert_eq!(w.graph.kinds.len(), 0);
 }
 
+/// GC-9.
 #[test]
 fn an_object_that_two_monitors_see_outlives_the_first() {
     let mut w = World::default();
@@ -371,6 +392,7 @@ fn an_object_that_two_monitors_see_outlives_the_first() {
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.others.is_empty());
 }
 
+/// GC-67.
 #[test]
 fn pending_work_is_derived_from_the_graph() {
     let mut w = World::default();
@@ -409,6 +431,7 @@ fn pending_work_is_derived_from_the_graph() {
     assert!(todo(&mut w).contains(&"judge fine".to_owned()));
 }
 
+/// GC-16.
 #[test]
 fn the_cost_of_a_change_is_linear_in_the_owners() {
     const MANY: usize = 10_000;

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{NS, World, map, reference};
 
+/// GC-23, GC-77.
 #[tokio::test(start_paused = true)]
 async fn dependents_follow_their_owner_in_one_request_each() {
     let w = World::new().await;
@@ -21,6 +22,7 @@ async fn dependents_follow_their_owner_in_one_request_each() {
     assert_eq!((w.asked("delete", "configmaps"), w.asked("get", "configmaps")), (51, 0));
 }
 
+/// GC-20, GC-21.
 #[tokio::test(start_paused = true)]
 async fn an_object_with_a_living_owner_stays_and_loses_its_references_to_dead_ones() {
     let w = World::new().await;
@@ -36,6 +38,7 @@ async fn an_object_with_a_living_owner_stays_and_loses_its_references_to_dead_on
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-35.
 #[tokio::test(start_paused = true)]
 async fn a_cycle_stays_until_one_of_its_objects_is_deleted() {
     let w = World::new().await;
@@ -50,6 +53,7 @@ async fn a_cycle_stays_until_one_of_its_objects_is_deleted() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-26, GC-34.
 #[tokio::test(start_paused = true)]
 async fn an_owner_recreated_under_its_name_does_not_keep_old_dependents() {
     let mut w = World::new().await;
@@ -65,6 +69,7 @@ async fn an_owner_recreated_under_its_name_does_not_keep_old_dependents() {
     assert_eq!(w.maps().await, ["a", "c"]);
 }
 
+/// GC-34.
 #[tokio::test(start_paused = true)]
 async fn dependents_of_owners_deleted_while_no_collector_ran_are_collected() {
     let mut w = World::idle().await;
@@ -77,6 +82,7 @@ async fn dependents_of_owners_deleted_while_no_collector_ran_are_collected() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-24, GC-78.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_gets_an_owner_at_the_last_moment_stays() {
     let w = World::new().await;
@@ -94,6 +100,7 @@ async fn an_object_that_gets_an_owner_at_the_last_moment_stays() {
     assert_eq!(w.get("c").await["metadata"]["uid"], c["metadata"]["uid"]);
 }
 
+/// GC-26.
 #[tokio::test(start_paused = true)]
 async fn a_delayed_watch_of_owners_deletes_no_dependent_of_an_existing_owner() {
     let w = World::new().await;
@@ -111,6 +118,7 @@ async fn a_delayed_watch_of_owners_deletes_no_dependent_of_an_existing_owner() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-72.
 #[tokio::test(start_paused = true)]
 async fn a_collector_that_is_switched_off_sends_no_requests() {
     let mut w = World::idle().await;

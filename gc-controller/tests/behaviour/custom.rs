@@ -23,6 +23,7 @@ pub(crate) fn widget(name: &str, references: &[Value]) -> Value {
         "metadata": {"name": name, "namespace": NS, "ownerReferences": references}})
 }
 
+/// GC-5.
 #[tokio::test(start_paused = true)]
 async fn a_new_definition_is_collected_within_two_rounds() {
     let w = World::new().await;
@@ -37,6 +38,7 @@ async fn a_new_definition_is_collected_within_two_rounds() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-36, GC-55.
 #[tokio::test(start_paused = true)]
 async fn references_of_custom_resources_are_removed_though_they_take_no_strategic_patch() {
     let w = World::new().await;
@@ -51,6 +53,7 @@ async fn references_of_custom_resources_are_removed_though_they_take_no_strategi
     assert_eq!(b["metadata"]["ownerReferences"][0]["blockOwnerDeletion"], true);
 }
 
+/// GC-30, GC-66, GC-81.
 #[tokio::test(start_paused = true)]
 async fn an_owner_of_a_kind_that_is_not_served_never_counts_as_deleted() {
     let w = World::new().await;
@@ -66,6 +69,7 @@ async fn an_owner_of_a_kind_that_is_not_served_never_counts_as_deleted() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-5, GC-82.
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_is_removed_and_returns_deletes_no_dependent_of_an_existing_owner() {
     let w = World::new().await;
@@ -83,6 +87,7 @@ async fn a_definition_that_is_removed_and_returns_deletes_no_dependent_of_an_exi
     assert_eq!(w.maps().await, ["d"], "the first owner was deleted with its definition, the second exists");
 }
 
+/// GC-39.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_scoped_owner_counts_in_every_namespace() {
     let w = World::new().await;
@@ -98,6 +103,7 @@ async fn a_cluster_scoped_owner_counts_in_every_namespace() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-6.
 #[tokio::test(start_paused = true)]
 async fn a_group_whose_discovery_fails_is_still_watched() {
     let w = World::new().await;
@@ -121,6 +127,7 @@ async fn a_group_whose_discovery_fails_is_still_watched() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-6.
 #[tokio::test(start_paused = true)]
 async fn owners_of_a_group_whose_discovery_fails_from_the_start_count_as_unknown() {
     let mut w = World::idle().await;

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::world::{ME, NS, World, map, reference};
 
+/// GC-10, GC-31, GC-63, GC-80.
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_cannot_be_watched_delays_no_other_and_is_reported() {
     let mut w = World::idle().await;
@@ -41,6 +42,7 @@ async fn a_resource_that_cannot_be_watched_delays_no_other_and_is_reported() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-68.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_to_a_delete_does_no_harm() {
     let w = World::new().await;
@@ -58,6 +60,7 @@ async fn a_lost_answer_to_a_delete_does_no_harm() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-28.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_cannot_be_read_does_not_count_as_deleted() {
     let w = World::new().await;
@@ -75,6 +78,7 @@ async fn an_owner_that_cannot_be_read_does_not_count_as_deleted() {
     assert_eq!(w.maps().await, ["a"]);
 }
 
+/// GC-1.
 #[tokio::test(start_paused = true)]
 async fn failed_discovery_is_retried() {
     let mut w = World::idle().await;
@@ -90,6 +94,7 @@ async fn failed_discovery_is_retried() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-64.
 #[tokio::test(start_paused = true)]
 async fn the_collector_is_not_ready_when_nothing_can_be_watched_or_discovered() {
     let w = World::new().await;
@@ -112,6 +117,7 @@ async fn the_collector_is_not_ready_when_nothing_can_be_watched_or_discovered() 
     assert!(lost.contains("no list or watch of") && lost.contains("more)"), "{lost}");
 }
 
+/// GC-10, GC-74.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_of_first_full_sets_is_counted_once() {
     const ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::world::{NS, World, owners};
 
+/// GC-47.
 #[tokio::test(start_paused = true)]
 async fn a_tree_is_deleted_from_its_leaves() {
     let w = World::new().await;
@@ -17,6 +18,7 @@ async fn a_tree_is_deleted_from_its_leaves() {
     assert_eq!(w.ended(), ["c", "b", "a"]);
 }
 
+/// GC-48.
 #[tokio::test(start_paused = true)]
 async fn a_dependent_that_does_not_block_is_deleted_without_delaying_its_owner() {
     let w = World::new().await;
@@ -31,6 +33,7 @@ async fn a_dependent_that_does_not_block_is_deleted_without_delaying_its_owner()
     assert!(!w.get("b").await["metadata"]["deletionTimestamp"].is_null(), "{b}");
 }
 
+/// GC-49.
 #[tokio::test(start_paused = true)]
 async fn an_owner_waits_for_a_dependent_with_a_foreign_finalizer() {
     let w = World::new().await;
@@ -48,6 +51,7 @@ async fn an_owner_waits_for_a_dependent_with_a_foreign_finalizer() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-50.
 #[tokio::test(start_paused = true)]
 async fn a_dependent_with_another_owner_stays_and_stops_blocking() {
     let w = World::new().await;
@@ -60,6 +64,7 @@ async fn a_dependent_with_another_owner_stays_and_stops_blocking() {
     assert_eq!(owners(&w.get("d").await), ["p"]);
 }
 
+/// GC-51.
 #[tokio::test(start_paused = true)]
 async fn a_cycle_of_blocking_owners_is_broken() {
     let w = World::new().await;
@@ -70,6 +75,7 @@ async fn a_cycle_of_blocking_owners_is_broken() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-62.
 #[tokio::test(start_paused = true)]
 async fn a_foreground_deletion_that_began_before_the_collector_started_finishes() {
     let mut w = World::idle().await;
@@ -81,6 +87,7 @@ async fn a_foreground_deletion_that_began_before_the_collector_started_finishes(
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-52.
 #[tokio::test(start_paused = true)]
 async fn an_owner_of_many_dependents_is_read_once_after_the_last_is_deleted() {
     const MANY: u64 = 1000;

@@ -8,6 +8,7 @@ use crate::{
     world::{ME, NS, World, map, owners, reference},
 };
 
+/// GC-55.
 #[tokio::test(start_paused = true)]
 async fn dependents_are_released_before_the_owner_goes() {
     let w = World::new().await;
@@ -24,6 +25,7 @@ async fn dependents_are_released_before_the_owner_goes() {
     assert_eq!((w.ended(), w.deleted()), (vec!["a".to_owned()], Vec::new()));
 }
 
+/// GC-56.
 #[tokio::test(start_paused = true)]
 async fn every_dependent_is_released_despite_failed_requests() {
     let w = World::new().await;
@@ -51,6 +53,7 @@ fn fail(w: &World, action: &Action, resource: &str) {
     }
 }
 
+/// GC-59, GC-80.
 #[tokio::test(start_paused = true)]
 async fn an_owner_waits_for_dependents_whose_first_list_fails() {
     for action in [Action::Unavailable, Action::TooManyRequests(1), Action::CutBefore, Action::InternalError] {
@@ -74,6 +77,7 @@ async fn an_owner_waits_for_dependents_whose_first_list_fails() {
     }
 }
 
+/// GC-59.
 #[tokio::test(start_paused = true)]
 async fn an_owner_waits_for_dependents_of_a_kind_that_was_just_added() {
     let w = World::new().await;
@@ -93,6 +97,7 @@ async fn an_owner_waits_for_dependents_of_a_kind_that_was_just_added() {
     assert!(owners(&widget).is_empty(), "{widget:#}");
 }
 
+/// GC-53, GC-60.
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_stays_broken_does_not_delay_owners_for_ever() {
     let mut w = World::idle().await;

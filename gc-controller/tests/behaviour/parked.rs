@@ -14,6 +14,7 @@ fn ghost(n: usize) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": format!("g{n}"), "uid": format!("g{n}")})
 }
 
+/// GC-65, GC-81.
 #[tokio::test(start_paused = true)]
 async fn parked_objects_cost_nothing_and_are_shown() {
     const MANY: usize = 500;
@@ -38,6 +39,7 @@ async fn parked_objects_cost_nothing_and_are_shown() {
     assert_eq!(w.metric(PARKED), 0);
 }
 
+/// GC-66.
 #[tokio::test(start_paused = true)]
 async fn parked_objects_continue_once_their_kind_is_served() {
     let w = World::new().await;

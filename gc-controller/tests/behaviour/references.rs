@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ELSEWHERE, ME, NS, World, map, owners, reference};
 
+/// GC-38.
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_does_not_count_and_is_reported() {
     let w = World::new().await;
@@ -25,6 +26,7 @@ async fn an_owner_in_another_namespace_does_not_count_and_is_reported() {
     );
 }
 
+/// GC-41.
 #[tokio::test(start_paused = true)]
 async fn a_forged_reference_does_not_affect_right_ones() {
     for forged_first in [true, false] {
@@ -49,6 +51,7 @@ async fn a_forged_reference_does_not_affect_right_ones() {
     }
 }
 
+/// GC-43, GC-83.
 #[tokio::test(start_paused = true)]
 async fn of_two_references_with_one_uid_the_right_one_is_never_removed() {
     let w = World::new().await;
@@ -61,6 +64,7 @@ async fn of_two_references_with_one_uid_the_right_one_is_never_removed() {
     assert_eq!(owners(&w.get("c").await), ["a", "z"]);
 }
 
+/// GC-40.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_scoped_object_is_never_collected_for_a_namespaced_owner() {
     let w = World::new().await;
@@ -74,6 +78,7 @@ async fn a_cluster_scoped_object_is_never_collected_for_a_namespaced_owner() {
     assert_eq!(w.sandbox.get("priorityclasses.scheduling.k8s.io", None, "p").await.unwrap()["value"], 5);
 }
 
+/// GC-20, GC-21.
 #[tokio::test(start_paused = true)]
 async fn an_object_with_very_many_owners_is_deleted_after_the_last_of_them() {
     const MANY: usize = 1000;
@@ -102,6 +107,7 @@ async fn an_object_with_very_many_owners_is_deleted_after_the_last_of_them() {
     assert_eq!(w.maps().await, [""; 0]);
 }
 
+/// GC-45.
 #[tokio::test(start_paused = true)]
 async fn a_forged_name_in_a_reference_reaches_no_other_path() {
     let w = World::new().await;
@@ -129,6 +135,7 @@ fn slow_reads(w: &World, resource: &str) {
     w.sandbox.faults().add(Rule::new(slow).identity(ME).verb("get").resource(resource));
 }
 
+/// GC-37, GC-79.
 #[tokio::test(start_paused = true)]
 async fn a_reference_that_is_corrected_during_the_judgement_stays() {
     for custom in [false, true] {
@@ -154,6 +161,7 @@ async fn a_reference_that_is_corrected_during_the_judgement_stays() {
     }
 }
 
+/// GC-37.
 #[tokio::test(start_paused = true)]
 async fn a_reference_that_is_removed_while_a_cycle_is_broken_does_not_come_back() {
     let w = World::new().await;
@@ -177,6 +185,7 @@ fn child(name: &str, owner: &serde_json::Value, blocks: bool, change: serde_json
     map(name, &[reference])
 }
 
+/// GC-8.
 #[tokio::test(start_paused = true)]
 async fn a_kind_in_lower_case_names_the_same_owner() {
     for propagation in ["Background", "Foreground"] {
@@ -195,6 +204,7 @@ async fn a_kind_in_lower_case_names_the_same_owner() {
     }
 }
 
+/// GC-8, GC-55.
 #[tokio::test(start_paused = true)]
 async fn a_dependent_with_a_kind_in_lower_case_is_orphaned_like_any_other() {
     let w = World::new().await;
@@ -207,6 +217,7 @@ async fn a_dependent_with_a_kind_in_lower_case_is_orphaned_like_any_other() {
     assert_eq!(owners(&w.get("b").await), [""; 0]);
 }
 
+/// GC-8.
 #[tokio::test(start_paused = true)]
 async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well() {
     for propagation in ["Background", "Foreground"] {
@@ -232,6 +243,7 @@ async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well()
     }
 }
 
+/// GC-46, GC-86.
 #[tokio::test(start_paused = true)]
 async fn the_kind_of_a_list_is_not_the_kind_of_an_owner() {
     for kind in ["ConfigMapList", "configmaplist", "configMap", "configmaps"] {
@@ -244,6 +256,7 @@ async fn the_kind_of_a_list_is_not_the_kind_of_an_owner() {
     }
 }
 
+/// GC-71.
 #[tokio::test(start_paused = true)]
 async fn the_explanation_names_an_owner_that_does_not_exist() {
     let w = World::new().await;
@@ -261,6 +274,7 @@ async fn the_explanation_names_an_owner_that_does_not_exist() {
     assert_eq!(sync["actions"], json!([deleted]));
 }
 
+/// GC-27, GC-42.
 #[tokio::test(start_paused = true)]
 async fn each_missing_owner_is_looked_up_once() {
     const OWNERS: usize = 30;
@@ -293,6 +307,7 @@ async fn each_missing_owner_is_looked_up_once() {
     assert!(asked.0 <= 10 * OWNERS as u64 && asked.1 <= 10 * OWNERS as u64, "{asked:?}");
 }
 
+/// GC-69.
 #[tokio::test(start_paused = true)]
 async fn denied_changes_of_references_are_reported_on_the_object_of_the_sync() {
     let w = World::new().await;

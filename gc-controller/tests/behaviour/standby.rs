@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::world::{World, owners};
 
+/// GC-67.
 #[tokio::test(start_paused = true)]
 async fn objects_created_and_deleted_meanwhile_leave_no_keys_in_the_queues() {
     let mut w = World::idle().await;
@@ -25,6 +26,7 @@ async fn objects_created_and_deleted_meanwhile_leave_no_keys_in_the_queues() {
     assert_eq!(w.sandbox.writes().all().iter().filter(|write| write.identity == crate::world::ME).count(), 0);
 }
 
+/// GC-67.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_does_the_work_that_arose_before() {
     let mut w = World::idle().await;

@@ -68,6 +68,7 @@ mod tests {
     use super::*;
     use crate::world::start;
 
+    /// NODE-58.
     #[test]
     fn a_read_is_valid_for_a_second_after_it_was_sent_or_until_the_node_changes() {
         let start = start();

@@ -7,6 +7,7 @@ use crate::{
     world::{World, member},
 };
 
+/// NODE-2.
 #[test]
 fn a_pass_examines_only_nodes_that_changed() {
     let mut world = World::new(5000);
@@ -17,6 +18,7 @@ fn a_pass_examines_only_nodes_that_changed() {
     assert_eq!(world.pass().len(), 0);
 }
 
+/// NODE-2.
 #[test]
 fn each_node_that_renews_its_lease_is_examined_once_in_a_grace_period() {
     let mut world = World::new(5000);
@@ -38,6 +40,7 @@ fn each_node_that_renews_its_lease_is_examined_once_in_a_grace_period() {
     assert!((5000..=5000 * 15).contains(&examined), "{examined}");
 }
 
+/// NODE-23.
 #[test]
 fn a_silent_node_is_examined_until_its_conditions_are_written_and_then_waits() {
     let mut world = World::new(5);
@@ -55,6 +58,7 @@ fn a_silent_node_is_examined_until_its_conditions_are_written_and_then_waits() {
     assert_eq!(world.pass().len(), 0);
 }
 
+/// NODE-41.
 #[test]
 fn a_heartbeat_ends_the_wait_of_a_silent_node() {
     let mut world = World::new(5);
@@ -74,6 +78,7 @@ fn a_heartbeat_ends_the_wait_of_a_silent_node() {
     assert!(world.pass().contains(&"n0 wait".to_owned()), "the node is silent again");
 }
 
+/// NODE-40.
 #[test]
 fn a_node_keeps_its_place_when_its_cause_changes_and_loses_it_with_its_zone() {
     let mut world = World::new(5);
@@ -161,6 +166,7 @@ fn changes_during_a_pass_are_left_to_the_next_pass() {
     assert_eq!(world.reports().arrived.len(), 1);
 }
 
+/// NODE-14.
 #[test]
 fn an_unanswered_write_is_reported_once() {
     let lapsed = |world: &mut World| {
@@ -181,6 +187,7 @@ fn an_unanswered_write_is_reported_once() {
     assert_eq!(lapsed(&mut world), 0, "the node has reported since");
 }
 
+/// NODE-42, NODE-84.
 #[test]
 fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until_its_next_heartbeat() {
     let mut world = World::new(3);
@@ -199,6 +206,7 @@ fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until
     assert_eq!(ready(&world), 2);
 }
 
+/// NODE-7.
 #[test]
 fn a_re_created_node_has_a_new_grace_period_and_an_older_state_is_ignored() {
     let mut world = World::new(1);
@@ -216,6 +224,7 @@ fn a_re_created_node_has_a_new_grace_period_and_an_older_state_is_ignored() {
 }
 
 /// The table of the specification: states of a node that are heartbeats.
+/// NODE-3, NODE-4, NODE-5.
 #[test]
 fn new_reports_are_heartbeats_and_writes_of_others_are_not() {
     let silent = |change: fn(&mut Value)| {
@@ -240,6 +249,7 @@ fn new_reports_are_heartbeats_and_writes_of_others_are_not() {
     assert!(silent(|node| node["status"]["conditions"][0]["status"] = json!("Unknown")), "a write of this program");
 }
 
+/// NODE-3, NODE-4, NODE-79.
 #[test]
 fn a_lease_is_a_heartbeat_when_its_time_changes() {
     let mut world = World::new(1);
@@ -258,6 +268,7 @@ fn a_lease_is_a_heartbeat_when_its_time_changes() {
     assert_eq!(renew(at(50)), 0, "also when the clock of the node is set back");
 }
 
+/// NODE-73.
 #[test]
 fn only_nodes_whose_arrival_was_reported_are_reported_as_removed() {
     let mut world = World::new(2);
@@ -272,6 +283,7 @@ fn only_nodes_whose_arrival_was_reported_are_reported_as_removed() {
     assert_eq!(world.reports().departed.len(), 0);
 }
 
+/// NODE-7, NODE-81.
 #[test]
 fn a_node_is_not_silent_in_the_first_pass_that_examines_it() {
     let mut world = World::new(1);
@@ -285,6 +297,7 @@ fn a_node_is_not_silent_in_the_first_pass_that_examines_it() {
 
 /// The rows of the specification's table of health records: the seconds since the last heartbeat when this state of a node is
 /// seen 40 seconds after the state before. In row a, upstream counts from the creation of the node.
+/// NODE-3, NODE-5.
 #[test]
 fn each_row_of_the_table_of_records() {
     let report = |status: &str, reason: &str, at: &str| json!([{"type": "Ready", "status": status, "reason": reason, "lastHeartbeatTime": at}]);

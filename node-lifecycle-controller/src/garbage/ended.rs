@@ -112,6 +112,7 @@ mod tests {
         pods.iter().map(|pod| &*pod.meta.name).collect()
     }
 
+    /// NODE-65.
     #[test]
     fn ended_pods_follow_the_events_of_the_cache() {
         let mut ended = EndedPods::default();

@@ -45,6 +45,7 @@ mod tests {
     use super::*;
     use crate::world::{set, start};
 
+    /// NODE-67.
     #[test]
     fn a_node_is_due_after_it_was_missing_for_the_whole_period() {
         let origin = start();
@@ -66,6 +67,7 @@ mod tests {
         assert_eq!(pass(&["b"], 120), set(&["b"]));
     }
 
+    /// NODE-72.
     #[test]
     fn a_due_node_that_was_not_examined_stays_due() {
         let origin = start();

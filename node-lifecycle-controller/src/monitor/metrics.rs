@@ -226,6 +226,7 @@ mod tests {
         );
     }
 
+    /// NODE-74.
     #[test]
     fn zones_beyond_the_maximum_share_one_label_value() {
         let registry = Metrics::new();

@@ -224,6 +224,7 @@ mod tests {
         world::node("n", json!({"metadata": {"labels": labels}}))
     }
 
+    /// NODE-31.
     #[test]
     fn the_older_labels_of_zone_and_region_have_precedence() {
         for (labels, zone) in [
@@ -244,6 +245,7 @@ mod tests {
         }
     }
 
+    /// NODE-36.
     #[test]
     fn the_label_excludes_a_node_whatever_its_value() {
         assert!(node(json!({"node.kubernetes.io/exclude-disruption": "false"})).is_excluded());

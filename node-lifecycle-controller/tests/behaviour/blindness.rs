@@ -9,6 +9,7 @@ use common::settings::{Settings, TuneValue};
 
 use crate::world::{Cluster, ME, UNREACHABLE, flags, metric, status, taints};
 
+/// NODE-19, NODE-21, NODE-80.
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_the_api_server_changes_nothing() {
     let cluster = Cluster::new(6).await;
@@ -30,6 +31,7 @@ async fn an_outage_of_the_api_server_changes_nothing() {
     assert!(cluster.loops().metrics().prometheus().contains("\nnonet_node_monitor_blind_seconds 0\n"));
 }
 
+/// NODE-19.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_died_with_the_api_server_is_judged_a_grace_period_after_its_return() {
     let cluster = Cluster::new(6).await;
@@ -42,6 +44,7 @@ async fn a_node_that_died_with_the_api_server_is_judged_a_grace_period_after_its
     assert_eq!(cluster.evicted_nodes().await, ["node-1"]);
 }
 
+/// NODE-18.
 #[tokio::test(start_paused = true)]
 async fn a_new_process_gives_every_node_its_whole_grace_period() {
     let mut cluster = Cluster::new(6).await;
@@ -54,6 +57,7 @@ async fn a_new_process_gives_every_node_its_whole_grace_period() {
     assert!((48..=57).contains(&silent), "{silent}");
 }
 
+/// NODE-28, NODE-78.
 #[tokio::test(start_paused = true)]
 async fn a_new_process_leaves_the_taints_of_silent_nodes_in_place() {
     let mut cluster = Cluster::new(6).await;
@@ -67,6 +71,7 @@ async fn a_new_process_leaves_the_taints_of_silent_nodes_in_place() {
     assert_eq!(cluster.evicted_nodes().await, ["node-1"]);
 }
 
+/// NODE-18.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_machine_gives_every_node_its_whole_grace_period() {
     let cluster = Cluster::new(6).await;
@@ -78,6 +83,7 @@ async fn a_suspended_machine_gives_every_node_its_whole_grace_period() {
     assert_eq!(cluster.unknown_count().await, 1);
 }
 
+/// NODE-10, NODE-82.
 #[tokio::test(start_paused = true)]
 async fn renewals_that_the_watch_does_not_deliver_are_read_from_the_server() {
     let cluster = Cluster::new(6).await;
@@ -91,6 +97,7 @@ async fn renewals_that_the_watch_does_not_deliver_are_read_from_the_server() {
     assert!(cluster.asked("get", "leases.coordination.k8s.io") > 0);
 }
 
+/// NODE-16.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_judged_while_leases_cannot_be_read() {
     let cluster = Cluster::new(6).await;
@@ -107,6 +114,7 @@ async fn nothing_is_judged_while_leases_cannot_be_read() {
     assert_eq!(cluster.unknown_count().await, 1);
 }
 
+/// NODE-19.
 #[tokio::test(start_paused = true)]
 async fn slow_answers_for_minutes_change_no_condition_of_a_healthy_node() {
     let cluster = Cluster::new(6).await;
@@ -122,6 +130,7 @@ async fn slow_answers_for_minutes_change_no_condition_of_a_healthy_node() {
     }
 }
 
+/// NODE-4, NODE-79.
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_time_goes_back_is_a_heartbeat() {
     let cluster = Cluster::new(6).await;
@@ -139,6 +148,7 @@ async fn a_lease_whose_time_goes_back_is_a_heartbeat() {
     assert_eq!(status(&cluster.node("node-1").await, "Ready"), "True");
 }
 
+/// NODE-4.
 #[tokio::test(start_paused = true)]
 async fn jumps_of_the_clock_change_nothing() {
     let cluster = Cluster::new(6).await;
@@ -153,6 +163,7 @@ async fn jumps_of_the_clock_change_nothing() {
     }
 }
 
+/// NODE-26.
 #[tokio::test(start_paused = true)]
 async fn an_unknown_node_that_renews_its_lease_gets_no_no_execute_taint() {
     let cluster = Cluster::new(6).await;
@@ -165,6 +176,7 @@ async fn an_unknown_node_that_renews_its_lease_gets_no_no_execute_taint() {
     assert_eq!((taints(&node, "NoSchedule"), taints(&node, "NoExecute")), (vec![UNREACHABLE.into()], vec![]));
 }
 
+/// NODE-12.
 #[tokio::test(start_paused = true)]
 async fn no_node_lapses_after_the_server_rejected_all_writes() {
     let cluster = Cluster::new(6).await;
@@ -198,6 +210,7 @@ async fn relabel_for(cluster: &Cluster, seconds: u64) {
     }
 }
 
+/// NODE-16, NODE-21.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_watches_nodes_but_cannot_watch_leases_reports_how_long_it_has_been_blind() {
     let cluster = Cluster::new(6).await;
@@ -220,6 +233,7 @@ async fn a_process_that_watches_nodes_but_cannot_watch_leases_reports_how_long_i
     assert_eq!((cluster.metric(BLIND), cluster.loops().troubles()), ("0".to_owned(), vec![]));
 }
 
+/// NODE-21.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_never_read_leases_is_blind_since_it_started_to_lead() {
     let mut cluster = Cluster::without_controllers(6, Settings::new()).await;
@@ -229,6 +243,7 @@ async fn a_process_that_never_read_leases_is_blind_since_it_started_to_lead() {
     assert!((390.0..410.0).contains(&seconds(&cluster)), "{}", seconds(&cluster));
 }
 
+/// NODE-21.
 #[tokio::test(start_paused = true)]
 async fn a_standby_is_not_blind_although_it_judges_no_node() {
     let cluster = Cluster::without_controllers(6, Settings::new()).await;
@@ -241,6 +256,7 @@ async fn a_standby_is_not_blind_although_it_judges_no_node() {
     assert_eq!(metric(&standby, BLIND), "0");
 }
 
+/// NODE-20.
 #[tokio::test(start_paused = true)]
 async fn a_replay_of_the_cache_is_no_evidence_of_a_live_view() {
     let often = [("min-resync-period", TuneValue::Duration(Duration::from_secs(4)))];
@@ -261,6 +277,7 @@ async fn is_going(cluster: &Cluster, pod: &str) -> bool {
 
 /// During an outage no heartbeat arrives. Tolerations that ended meanwhile are checked after nodes had time to report that they
 /// are healthy.
+/// NODE-60.
 #[tokio::test(start_paused = true)]
 async fn tolerations_that_ended_during_an_outage_are_checked_against_a_new_live_view() {
     for reports in [false, true] {

@@ -11,6 +11,7 @@ use crate::world::{ME, NS, World, condition, every, leave};
 /// Admission gives every Pod a toleration of five minutes for this taint.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
+/// NODE-48, NODE-55, NODE-62.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_tolerations_is_deleted_at_once_with_the_reason_in_its_condition() {
     let world = World::new().await;
@@ -37,6 +38,7 @@ async fn a_pod_without_tolerations_is_deleted_at_once_with_the_reason_in_its_con
     assert_eq!(world.asked("delete", "pods"), 1);
 }
 
+/// NODE-48, NODE-49.
 #[tokio::test(start_paused = true)]
 async fn a_pod_stays_until_its_toleration_ends() {
     let world = World::new().await;
@@ -55,6 +57,7 @@ async fn a_pod_stays_until_its_toleration_ends() {
     assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/while")]);
 }
 
+/// NODE-63.
 #[tokio::test(start_paused = true)]
 async fn tolerations_that_compare_numbers_count_only_if_their_feature_gate_is_on() {
     for (is_on, leaves) in [(false, [true, true]), (true, [false, true])] {
@@ -70,6 +73,7 @@ async fn tolerations_that_compare_numbers_count_only_if_their_feature_gate_is_on
     }
 }
 
+/// NODE-59.
 #[tokio::test(start_paused = true)]
 async fn pods_on_a_recovered_node_stay_until_its_taint_is_removed() {
     let world = World::new().await;
@@ -96,6 +100,7 @@ async fn pods_on_a_recovered_node_stay_until_its_taint_is_removed() {
     assert!(!world.is_going("back").await && !world.is_going("lost").await);
 }
 
+/// NODE-51.
 #[tokio::test(start_paused = true)]
 async fn the_removal_of_a_taint_in_time_cancels_the_deletion() {
     let world = World::new().await;
@@ -116,6 +121,7 @@ async fn the_removal_of_a_taint_in_time_cancels_the_deletion() {
     assert!(world.is_going("p").await);
 }
 
+/// NODE-50.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_replaces_the_other_keeps_the_timer() {
     let world = World::new().await;
@@ -147,6 +153,7 @@ async fn a_new_process_trusts_a_node_that_reports_not_ready() {
     assert!(world.is_going("p").await);
 }
 
+/// NODE-53.
 #[tokio::test(start_paused = true)]
 async fn the_deletion_of_a_node_stops_no_timer() {
     let world = World::new().await;
@@ -161,6 +168,7 @@ async fn the_deletion_of_a_node_stops_no_timer() {
     assert!(world.is_going("p").await);
 }
 
+/// NODE-52.
 #[tokio::test(start_paused = true)]
 async fn a_timer_belongs_to_one_pod_and_not_to_its_name() {
     let world = World::new().await;
@@ -174,6 +182,7 @@ async fn a_timer_belongs_to_one_pod_and_not_to_its_name() {
     assert!(!world.is_going("p").await, "another Pod with this name had to leave");
 }
 
+/// NODE-54.
 #[tokio::test(start_paused = true)]
 async fn a_restart_of_the_process_restarts_the_timer() {
     let mut world = World::new().await;
@@ -188,6 +197,7 @@ async fn a_restart_of_the_process_restarts_the_timer() {
     assert!(world.is_going("p").await);
 }
 
+/// NODE-61, NODE-89.
 #[tokio::test(start_paused = true)]
 async fn a_failed_deletion_is_retried_until_it_succeeds() {
     for (fault, verb) in [
@@ -210,6 +220,7 @@ async fn a_failed_deletion_is_retried_until_it_succeeds() {
     }
 }
 
+/// NODE-51, NODE-53.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_recreated_without_taints_cancels_the_deletion() {
     let world = World::new().await;
@@ -229,6 +240,7 @@ async fn a_node_that_is_recreated_without_taints_cancels_the_deletion() {
     assert!(world.is_going("p").await);
 }
 
+/// NODE-56, NODE-86.
 #[tokio::test(start_paused = true)]
 async fn a_node_without_taints_at_the_server_loses_no_pod() {
     let world = World::new().await;
@@ -249,6 +261,7 @@ async fn a_node_without_taints_at_the_server_loses_no_pod() {
     assert_eq!(world.notes().await, Vec::<String>::new());
 }
 
+/// NODE-51, NODE-56.
 #[tokio::test(start_paused = true)]
 async fn a_taint_whose_removal_is_not_seen_in_time_evicts_no_pod() {
     let world = World::new().await;
@@ -266,6 +279,7 @@ async fn a_taint_whose_removal_is_not_seen_in_time_evicts_no_pod() {
     assert_eq!(world.notes().await.len(), 1);
 }
 
+/// NODE-56, NODE-86.
 #[tokio::test(start_paused = true)]
 async fn a_toleration_that_is_not_seen_in_time_counts() {
     let world = World::new().await;
@@ -287,6 +301,7 @@ async fn a_toleration_that_is_not_seen_in_time_counts() {
     assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/while")]);
 }
 
+/// NODE-57, NODE-86.
 #[tokio::test(start_paused = true)]
 async fn a_toleration_that_is_added_during_the_deletion_prevents_it() {
     for (verb, resource) in [("patch", "pods/status"), ("delete", "pods")] {
@@ -304,6 +319,7 @@ async fn a_toleration_that_is_added_during_the_deletion_prevents_it() {
     }
 }
 
+/// NODE-61.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_keeps_changing_is_evicted_nevertheless() {
     let world = World::new().await;
@@ -317,6 +333,7 @@ async fn a_pod_that_keeps_changing_is_evicted_nevertheless() {
     assert_eq!(condition(&world.get("p").await.unwrap(), "DisruptionTarget")["reason"], "DeletionByTaintManager");
 }
 
+/// NODE-51.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_whose_answer_is_lost_is_not_reported_as_cancelled() {
     let world = World::new().await;
@@ -329,6 +346,7 @@ async fn a_deletion_whose_answer_is_lost_is_not_reported_as_cancelled() {
     assert_eq!(world.asked("delete", "pods"), 1);
 }
 
+/// NODE-62.
 #[tokio::test(start_paused = true)]
 async fn a_pod_to_which_upstream_added_the_condition_is_deleted_without_a_write() {
     let world = World::new().await;
@@ -343,6 +361,7 @@ async fn a_pod_to_which_upstream_added_the_condition_is_deleted_without_a_write(
     assert_eq!((world.asked("patch", "pods/status"), world.asked("delete", "pods")), (0, 1));
 }
 
+/// NODE-48.
 #[tokio::test(start_paused = true)]
 async fn a_toleration_of_zero_or_negative_seconds_does_not_count() {
     let world = World::new().await;
@@ -356,6 +375,7 @@ async fn a_toleration_of_zero_or_negative_seconds_does_not_count() {
 }
 
 /// Pods of a node that must leave at the same time share one read of the node.
+/// NODE-58.
 #[tokio::test(start_paused = true)]
 async fn a_node_is_read_once_for_all_pods_that_leave_it() {
     let world = World::new().await;
@@ -384,6 +404,7 @@ async fn a_node_is_read_once_for_all_pods_that_leave_it() {
 }
 
 /// No Pod is deleted on a state of its node that is older than a second, however slow the deletions are.
+/// NODE-56, NODE-58.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_is_removed_while_pods_leave_keeps_the_others() {
     let world = World::new().await;
@@ -409,6 +430,7 @@ async fn a_taint_that_is_removed_while_pods_leave_keeps_the_others() {
 }
 
 /// The taint eviction alone, where another program judges the nodes: it watches Leases itself.
+/// NODE-59, NODE-87.
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them() {
     let world = World::of(&[TAINT_EVICTION]).await;

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::world::{ME, NS, World, condition};
 
+/// NODE-67, NODE-69, NODE-70.
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_deleted_node_fail_and_are_removed() {
     let world = World::new().await;
@@ -39,6 +40,7 @@ async fn pods_of_a_deleted_node_fail_and_are_removed() {
     assert_eq!(world.asked("get", "nodes"), 1, "the node was read from the server");
 }
 
+/// NODE-67.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_exists_again_in_time_keeps_its_pods() {
     let world = World::new().await;
@@ -55,6 +57,7 @@ async fn a_node_that_exists_again_in_time_keeps_its_pods() {
     assert!(world.get("p").await.is_none());
 }
 
+/// NODE-65, NODE-69.
 #[tokio::test(start_paused = true)]
 async fn the_oldest_of_too_many_ended_pods_are_removed() {
     let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(2));
@@ -78,6 +81,7 @@ async fn the_oldest_of_too_many_ended_pods_are_removed() {
     assert!(world.get("a").await.is_none() && world.get("d").await.is_some());
 }
 
+/// NODE-65.
 #[tokio::test(start_paused = true)]
 async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
     let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(5));
@@ -99,6 +103,7 @@ async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
     assert_eq!(world.asked("delete", "pods"), 1200);
 }
 
+/// NODE-66.
 #[tokio::test(start_paused = true)]
 async fn terminating_pods_on_out_of_service_nodes_are_removed() {
     let world = World::new().await;
@@ -115,6 +120,7 @@ async fn terminating_pods_on_out_of_service_nodes_are_removed() {
     assert!(world.get("alive").await.is_some() && world.get("stays").await.is_some());
 }
 
+/// NODE-68, NODE-69.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_without_a_node_is_removed() {
     let world = World::new().await;
@@ -146,6 +152,7 @@ async fn an_explanation_changes_nothing() {
     assert!(world.get("p").await.is_none());
 }
 
+/// NODE-64, NODE-67.
 #[tokio::test(start_paused = true)]
 async fn the_period_and_the_quarantine_can_be_set() {
     let short = |name, seconds| (name, TuneValue::Duration(Duration::from_secs(seconds)));
@@ -166,6 +173,7 @@ async fn the_period_and_the_quarantine_can_be_set() {
     }
 }
 
+/// NODE-69, NODE-71.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_ended_unseen_keeps_its_phase() {
     let world = World::new().await;
@@ -183,6 +191,7 @@ async fn a_pod_that_ended_unseen_keeps_its_phase() {
     assert!(!pod["metadata"]["deletionTimestamp"].is_null(), "the Pod is deleted in the same pass");
 }
 
+/// NODE-71, NODE-90.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_changes_during_its_removal_is_judged_again() {
     let world = World::new().await;
@@ -204,6 +213,7 @@ async fn a_pod_that_changes_during_its_removal_is_judged_again() {
     assert!(!world.is_going("p").await, "the new Pod with this name is not deleted");
 }
 
+/// NODE-70.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_recovered_unseen_keeps_its_terminating_pods() {
     let out = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]);
@@ -225,6 +235,7 @@ async fn a_node_that_recovered_unseen_keeps_its_terminating_pods() {
     }
 }
 
+/// NODE-72.
 #[tokio::test(start_paused = true)]
 async fn many_missing_nodes_are_handled_in_several_passes() {
     let world = World::new().await;
@@ -237,6 +248,7 @@ async fn many_missing_nodes_are_handled_in_several_passes() {
     assert_eq!(world.asked("get", "nodes"), lost as u64, "each node was read once");
 }
 
+/// NODE-72.
 #[tokio::test(start_paused = true)]
 async fn slow_reads_of_missing_nodes_do_not_delay_pods_without_a_node_for_an_hour() {
     let world = World::new().await;
@@ -261,6 +273,7 @@ async fn slow_reads_of_missing_nodes_do_not_delay_pods_without_a_node_for_an_hou
     assert_eq!(world.sandbox.list("pods", Some(NS)).await.unwrap().len(), 1);
 }
 
+/// NODE-64.
 #[tokio::test(start_paused = true)]
 async fn a_pass_without_work_sends_nothing() {
     let world = World::new().await;

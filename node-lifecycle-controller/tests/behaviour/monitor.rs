@@ -15,6 +15,7 @@ const LEASES: &str = "leases.coordination.k8s.io";
 /// renewal, plus the pause between two passes and the duration of requests.
 const SILENT: std::ops::RangeInclusive<u64> = 40..=57;
 
+/// NODE-6, NODE-8, NODE-22, NODE-45, NODE-55, NODE-73.
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_gets_conditions_and_taints_and_its_pods_leave() {
     let cluster = Cluster::new(6).await;
@@ -52,6 +53,7 @@ async fn a_silent_node_gets_conditions_and_taints_and_its_pods_leave() {
     assert_eq!(cluster.evicted_nodes().await, ["node-1"], "no other node");
 }
 
+/// NODE-25, NODE-51.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_recovers_loses_its_taints_and_its_pods_stay() {
     let cluster = Cluster::new(6).await;
@@ -71,6 +73,7 @@ async fn a_node_that_recovers_loses_its_taints_and_its_pods_stay() {
 
 /// Pods stay while their node renews its Lease, and leave when it is silent. The Lease on the server decides, not the status of
 /// the node.
+/// NODE-59, NODE-87.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_cannot_be_removed_evicts_no_pod_of_a_healthy_node() {
     let cluster = Cluster::new(6).await;
@@ -97,6 +100,7 @@ async fn a_taint_that_cannot_be_removed_evicts_no_pod_of_a_healthy_node() {
     assert!(is_terminating().await);
 }
 
+/// NODE-23, NODE-24, NODE-46, NODE-83.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_reports_not_ready_is_tainted_by_the_next_pass_and_its_pods_are_not_marked() {
     let cluster = Cluster::new(6).await;
@@ -119,6 +123,7 @@ async fn a_node_that_reports_not_ready_is_tainted_by_the_next_pass_and_its_pods_
     assert!(!cluster.node_writes("node-1", since).iter().any(both));
 }
 
+/// NODE-6, NODE-9, NODE-22.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_never_reports_gets_its_conditions_after_the_startup_grace_period() {
     let cluster = Cluster::new(3).await;
@@ -137,6 +142,7 @@ async fn a_node_that_never_reports_gets_its_conditions_after_the_startup_grace_p
     assert!(!cluster.events("default").await.iter().any(|event| event.contains("NodeNotReady")));
 }
 
+/// NODE-73.
 #[tokio::test(start_paused = true)]
 async fn additions_and_removals_of_nodes_are_reported_as_events() {
     let cluster = Cluster::new(1).await;
@@ -151,6 +157,7 @@ async fn additions_and_removals_of_nodes_are_reported_as_events() {
     );
 }
 
+/// NODE-22, NODE-29.
 #[tokio::test(start_paused = true)]
 async fn copied_labels_and_the_taint_of_cordoned_nodes_are_kept_up_to_date() {
     let cluster = Cluster::new(3).await;
@@ -167,6 +174,7 @@ async fn copied_labels_and_the_taint_of_cordoned_nodes_are_kept_up_to_date() {
     assert!(cluster.node("node-0").await["spec"]["taints"].is_null());
 }
 
+/// NODE-27.
 #[tokio::test(start_paused = true)]
 async fn taints_that_others_write_at_the_same_time_stay() {
     let cluster = Cluster::new(6).await;
@@ -187,6 +195,7 @@ async fn taints_that_others_write_at_the_same_time_stay() {
     assert_eq!(keys, ["example.com/0", "example.com/1", "example.com/2", "example.com/3", UNREACHABLE]);
 }
 
+/// NODE-7.
 #[tokio::test(start_paused = true)]
 async fn a_node_re_created_under_its_name_has_its_own_grace_period() {
     let cluster = Cluster::new(6).await;
@@ -201,6 +210,7 @@ async fn a_node_re_created_under_its_name_has_its_own_grace_period() {
     cluster.until("node-1", 30, |node| status(node, "Ready") == "Unknown").await;
 }
 
+/// NODE-47.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_bound_to_a_lost_node_is_marked() {
     let cluster = Cluster::new(6).await;
@@ -223,6 +233,7 @@ async fn a_pod_that_is_bound_to_a_lost_node_is_marked() {
     assert_eq!(cluster.events(NS).await, ["Warning NodeNotReady Node is not ready"]);
 }
 
+/// NODE-47.
 #[tokio::test(start_paused = true)]
 async fn a_pod_created_on_a_lost_node_has_the_condition_of_its_kubelet() {
     let cluster = Cluster::new(6).await;
@@ -241,6 +252,7 @@ async fn a_pod_created_on_a_lost_node_has_the_condition_of_its_kubelet() {
     assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "True", "the condition of the kubelet stays");
 }
 
+/// NODE-2.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_renew_their_leases_cost_no_request() {
     let cluster = Cluster::new(100).await;
@@ -260,6 +272,7 @@ async fn nodes_that_renew_their_leases_cost_no_request() {
 
 /// A node that renews its Lease is alive, even while it does not report its status: the condition and the taint come from this
 /// program.
+/// NODE-11, NODE-59, NODE-87.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
     let cluster = Cluster::new(6).await;
@@ -291,6 +304,7 @@ async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
 }
 
 /// The write takes effect and its answer is lost: the Event and the taint follow as usual.
+/// NODE-14.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_write_of_conditions_delays_neither_the_event_nor_the_taint() {
     let cluster = Cluster::new(6).await;
@@ -307,6 +321,7 @@ async fn an_unanswered_write_of_conditions_delays_neither_the_event_nor_the_tain
 }
 
 /// Upstream's queues whose metrics are not served here are named in the documentation of the crate.
+/// NODE-75.
 #[tokio::test(start_paused = true)]
 async fn upstreams_queues_are_served_or_documented() {
     let cluster = Cluster::new(1).await;

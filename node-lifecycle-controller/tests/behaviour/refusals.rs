@@ -29,6 +29,7 @@ fn last_error(cluster: &Cluster, node: &str) -> Option<String> {
     Some(entry["lastError"]["error"].as_str().unwrap().to_owned())
 }
 
+/// NODE-13, NODE-30.
 #[tokio::test(start_paused = true)]
 async fn conditions_that_the_server_refuses_are_counted_and_explained_until_they_are_written() {
     let cluster = Cluster::new(6).await;
@@ -53,6 +54,7 @@ async fn conditions_that_the_server_refuses_are_counted_and_explained_until_they
     assert_eq!(last_error(&cluster, "node-1"), None);
 }
 
+/// NODE-30.
 #[tokio::test(start_paused = true)]
 async fn taints_that_the_server_refuses_are_counted_and_explained_until_the_node_recovers() {
     let cluster = Cluster::new(6).await;
@@ -73,6 +75,7 @@ async fn taints_that_the_server_refuses_are_counted_and_explained_until_the_node
     assert_eq!(last_error(&cluster, "node-1"), None);
 }
 
+/// NODE-30.
 #[tokio::test(start_paused = true)]
 async fn removals_of_taints_that_the_server_refuses_are_counted_and_explained() {
     let cluster = Cluster::new(6).await;
@@ -90,6 +93,7 @@ async fn removals_of_taints_that_the_server_refuses_are_counted_and_explained() 
 }
 
 /// The server denies one write because of its content, but accepts others and heartbeats: the grace period does not restart.
+/// NODE-13.
 #[tokio::test(start_paused = true)]
 async fn a_denied_write_does_not_restart_the_grace_period() {
     let cluster = Cluster::new(6).await;

@@ -13,6 +13,7 @@ fn is_untouched(world: &World) -> bool {
     world.sandbox.writes().all().iter().all(|write| write.identity != ME)
 }
 
+/// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted() {
     let world = shadow().await;
@@ -30,6 +31,7 @@ async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted()
     assert!(!world.is_going("p").await && is_untouched(&world));
 }
 
+/// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn the_removal_of_a_taint_in_time_cancels_the_eviction() {
     let world = shadow().await;
@@ -48,6 +50,7 @@ async fn the_removal_of_a_taint_in_time_cancels_the_eviction() {
     assert!(is_untouched(&world));
 }
 
+/// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_removed() {
     let world = shadow().await;
@@ -63,6 +66,7 @@ async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_rem
     assert!(!world.is_going("p").await && is_untouched(&world));
 }
 
+/// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn nodes_are_judged_when_they_are_due_and_nothing_is_written_to_them() {
     let cluster = Cluster::with(6, Settings::new().with_shadow(true)).await;

@@ -16,6 +16,7 @@ fn read_by(name: &str) -> &'static [&'static str] {
     }
 }
 
+/// NODE-1.
 #[tokio::test(start_paused = true)]
 async fn each_choice_of_loops_watches_what_its_loops_read_and_nothing_else() {
     for (loops, watched) in watched_by_choice(node_lifecycle_controller::LOOPS).await {

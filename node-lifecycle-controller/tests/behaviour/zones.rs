@@ -32,6 +32,7 @@ async fn alarms(cluster: &Cluster) -> Vec<String> {
     cluster.events("default").await.into_iter().filter(|event| event.contains("ManyNodesTainted")).collect()
 }
 
+/// NODE-33.
 #[tokio::test(start_paused = true)]
 async fn nodes_of_a_zone_are_tainted_one_after_the_other() {
     let cluster = Cluster::of_one_zone(10, Settings::new()).await;
@@ -44,6 +45,7 @@ async fn nodes_of_a_zone_are_tainted_one_after_the_other() {
     assert!(times.windows(2).all(|pair| (9..=11).contains(&(pair[1] - pair[0]))), "{times:?}");
 }
 
+/// NODE-35.
 #[tokio::test(start_paused = true)]
 async fn zones_are_tainted_independently_of_each_other() {
     let cluster = Cluster::new(12).await;
@@ -56,6 +58,7 @@ async fn zones_are_tainted_independently_of_each_other() {
     assert!(times[2] - times[0] <= 6, "{times:?}");
 }
 
+/// NODE-33.
 #[tokio::test(start_paused = true)]
 async fn a_small_zone_that_is_partially_disrupted_is_left_alone() {
     let cluster = Cluster::of_one_zone(10, Settings::new()).await;
@@ -69,6 +72,7 @@ async fn a_small_zone_that_is_partially_disrupted_is_left_alone() {
     assert_eq!(cluster.evicted_nodes().await.len(), 5);
 }
 
+/// NODE-42, NODE-84.
 #[tokio::test(start_paused = true)]
 async fn a_failed_write_does_not_make_a_zone_of_silent_nodes_seem_healthy() {
     let cluster = Cluster::of_one_zone(10, Settings::new()).await;
@@ -80,6 +84,7 @@ async fn a_failed_write_does_not_make_a_zone_of_silent_nodes_seem_healthy() {
     assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (6, 0));
 }
 
+/// NODE-33.
 #[tokio::test(start_paused = true)]
 async fn a_large_zone_that_is_partially_disrupted_is_tainted_slowly() {
     let cluster = Cluster::of_one_zone(12, flags(&[("large-cluster-size-threshold", TuneValue::Integer(10))])).await;
@@ -92,6 +97,7 @@ async fn a_large_zone_that_is_partially_disrupted_is_tainted_slowly() {
     assert!(times.windows(2).skip(1).all(|pair| (99..=101).contains(&(pair[1] - pair[0]))), "{times:?}");
 }
 
+/// NODE-37, NODE-38, NODE-39.
 #[tokio::test(start_paused = true)]
 async fn when_every_node_is_silent_no_node_is_tainted_and_taints_are_removed() {
     let cluster = Cluster::new(9).await;
@@ -111,6 +117,7 @@ async fn when_every_node_is_silent_no_node_is_tainted_and_taints_are_removed() {
     assert!(times.len() == 8 && times[0] >= 50, "{times:?}");
 }
 
+/// NODE-35, NODE-74.
 #[tokio::test(start_paused = true)]
 async fn a_lost_zone_is_tainted_at_the_usual_rate_and_others_are_not() {
     let cluster = Cluster::new(9).await;
@@ -127,6 +134,7 @@ async fn a_lost_zone_is_tainted_at_the_usual_rate_and_others_are_not() {
     assert!(metrics.contains("node_collector_unhealthy_nodes_in_zone{zone=\"r:\0:z0\"} 3\n"), "{metrics}");
 }
 
+/// NODE-36.
 #[tokio::test(start_paused = true)]
 async fn excluded_nodes_do_not_affect_the_state_of_their_zone() {
     let cluster = Cluster::of_one_zone(6, Settings::new()).await;
@@ -140,6 +148,7 @@ async fn excluded_nodes_do_not_affect_the_state_of_their_zone() {
     assert_eq!(cluster.evicted_nodes().await.len(), 4);
 }
 
+/// NODE-40.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_changes_its_zone_while_it_waits_is_tainted_in_its_new_zone() {
     let cluster = Cluster::of_one_zone(10, Settings::new()).await;
@@ -152,6 +161,7 @@ async fn a_node_that_changes_its_zone_while_it_waits_is_tainted_in_its_new_zone(
     assert!(cluster.evicted_nodes().await.contains(&"node-0".to_owned()));
 }
 
+/// NODE-43, NODE-44, NODE-85.
 #[tokio::test(start_paused = true)]
 async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is_not_exceeded() {
     let brakes = [("node-taint-alarm-share", TuneValue::Ratio(0.3)), ("node-taint-max-share", TuneValue::Ratio(0.2))];
@@ -178,6 +188,7 @@ async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is
     assert_eq!(alarms(&cluster).await.len(), 2, "{:?}", alarms(&cluster).await);
 }
 
+/// NODE-43.
 #[tokio::test(start_paused = true)]
 async fn the_alarm_is_written_before_the_first_taint() {
     let cluster = Cluster::of_one_zone(10, flags(&[("node-taint-alarm-share", TuneValue::Ratio(0.05))])).await;
@@ -197,6 +208,7 @@ async fn the_alarm_is_written_before_the_first_taint() {
     assert!(alarm.is_some() && alarm < taint, "alarm {alarm:?}, taint {taint:?}");
 }
 
+/// NODE-41.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_node_with_a_new_heartbeat_is_not_tainted() {
     let cluster = Cluster::of_one_zone(10, Settings::new()).await;
@@ -219,6 +231,7 @@ async fn a_waiting_node_with_a_new_heartbeat_is_not_tainted() {
 }
 
 /// Requests take time, so the state of a zone may change between the choice of a node and the write of its taint.
+/// NODE-41.
 #[tokio::test(start_paused = true)]
 async fn a_taint_is_not_written_if_its_zone_is_stopped_meanwhile() {
     for others_fail in [false, true] {
@@ -241,6 +254,7 @@ async fn a_taint_is_not_written_if_its_zone_is_stopped_meanwhile() {
 }
 
 /// The loop applies every flag of zones.
+/// NODE-32, NODE-33.
 #[tokio::test(start_paused = true)]
 async fn flags_set_the_rates_and_thresholds() {
     let settings = || {

@@ -93,6 +93,24 @@ async fn a_pod_enqueues_the_set_that_controls_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_of_a_status_is_debounced_and_a_change_of_a_spec_is_not() {
+    let set = |version: &str, generation: i64| -> Arc<Set<ReplicaSets>> {
+        let mut object = web(1);
+        object["metadata"]["resourceVersion"] = json!(version);
+        object["metadata"]["generation"] = json!(generation);
+        Arc::new(serde_json::from_str(&object.to_string()).unwrap())
+    };
+    let updated = |old, new, origin| {
+        let fixture = fixture();
+        fixture.watch.on_set(&Event::Updated { old, new }, origin);
+        fixture.queued()
+    };
+    assert_eq!(updated(set("1", 1), set("2", 1), Origin::Watch), ["shop/web in 3"]);
+    assert_eq!(updated(set("1", 1), set("2", 2), Origin::Watch), ["web"]);
+    assert_eq!(updated(set("1", 1), set("1", 1), Origin::Resync), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_debounce_grows_with_the_size_of_the_set() {
     for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
         let fixture = fixture();

@@ -261,6 +261,7 @@ mod tests {
         assert!(!status(409, r#"{"reason":"AlreadyExists"}"#).is_conflict());
     }
 
+    /// COMMON-23.
     #[test]
     fn a_write_that_fails_in_admission_has_not_happened() {
         let failed = |message: &str| {

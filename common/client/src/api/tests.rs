@@ -79,6 +79,7 @@ impl World {
     }
 }
 
+/// COMMON-19.
 #[tokio::test(start_paused = true)]
 async fn a_closed_gate_stops_writes_and_no_reads() {
     let world = world(vec![Answer::Status(200, "{}", None)]);
@@ -88,6 +89,7 @@ async fn a_closed_gate_stops_writes_and_no_reads() {
     assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods/a");
 }
 
+/// COMMON-20.
 #[tokio::test(start_paused = true)]
 async fn a_write_names_the_field_manager_upstream_uses() {
     let world = world(vec![Answer::Status(201, "{}", None)]);
@@ -96,6 +98,7 @@ async fn a_write_names_the_field_manager_upstream_uses() {
     assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods?fieldManager=kube-controller-manager");
 }
 
+/// COMMON-21.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_retried_after_the_wait_that_the_server_asks_for() {
     let busy = || Answer::Status(429, r#"{"reason":"TooManyRequests"}"#, Some(3));
@@ -105,6 +108,7 @@ async fn a_request_is_retried_after_the_wait_that_the_server_asks_for() {
     assert_eq!(world.times(), [0, 3, 13]);
 }
 
+/// COMMON-21.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_may_have_happened_is_not_sent_again() {
     for (answer, label) in [
@@ -121,6 +125,7 @@ async fn a_write_that_may_have_happened_is_not_sent_again() {
     }
 }
 
+/// COMMON-22.
 #[tokio::test(start_paused = true)]
 async fn a_refused_connection_means_that_nothing_was_sent() {
     let world = world(vec![Answer::Refused]);
@@ -129,6 +134,7 @@ async fn a_refused_connection_means_that_nothing_was_sent() {
     assert!(matches!(error, Error::Unsent(_)) && !error.may_have_happened(), "{error}");
 }
 
+/// COMMON-22.
 #[tokio::test(start_paused = true)]
 async fn a_request_without_an_answer_times_out() {
     let world = world(vec![Answer::Never]);
@@ -138,6 +144,7 @@ async fn a_request_without_an_answer_times_out() {
     assert!(error.may_have_happened());
 }
 
+/// COMMON-19.
 #[tokio::test(start_paused = true)]
 async fn losing_the_lease_ends_a_write_in_flight() {
     let world = world(vec![Answer::Never, Answer::Status(201, "{}", None)]);
@@ -190,6 +197,7 @@ async fn a_request_is_measured_once_with_all_its_waits_and_attempts() {
     assert_eq!(*seen.finished.lock(), [post(0, Some(2)), post(20, Some(2)), post(10, Some(8)), post(10, None)]);
 }
 
+/// COMMON-21.
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_a_server_is_limited_to_a_minute() {
     let world = world(vec![Answer::Status(503, "{}", Some(86_400)), Answer::Status(201, "{}", None)]);
@@ -198,6 +206,7 @@ async fn the_wait_for_a_server_is_limited_to_a_minute() {
     assert_eq!(world.times(), [0, 60]);
 }
 
+/// COMMON-19.
 #[tokio::test(start_paused = true)]
 async fn losing_the_lease_ends_the_wait_of_a_write_at_once() {
     let world = world(vec![Answer::Status(429, "{}", Some(30)), Answer::Status(201, "{}", None)]);
@@ -207,6 +216,7 @@ async fn losing_the_lease_ends_the_wait_of_a_write_at_once() {
     assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
 }
 
+/// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_every_wait_and_allows_no_new_one() {
     let busy = || Answer::Status(429, "{}", Some(30));
@@ -229,6 +239,7 @@ async fn a_shutdown_ends_every_wait_and_allows_no_new_one() {
     assert!(matches!(error, Error::Unsent(_)) && world.clock.now().as_second() == 5, "{error}");
 }
 
+/// COMMON-93.
 #[tokio::test(start_paused = true)]
 async fn the_rate_limit_applies_to_every_attempt() {
     let ok = || Answer::Status(201, "{}", None);
@@ -241,6 +252,7 @@ async fn the_rate_limit_applies_to_every_attempt() {
     assert_eq!(world.times(), [0, 0, 1, 2]);
 }
 
+/// COMMON-16.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_an_answer_is_limited() {
     let world = world(vec![Answer::Endless(33 << 20), Answer::Endless(33 << 20), Answer::Endless(33 << 20)]);

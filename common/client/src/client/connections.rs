@@ -186,6 +186,7 @@ mod tests {
         String::from_utf8(answer.to_bytes().to_vec()).unwrap()
     }
 
+    /// COMMON-25.
     #[tokio::test]
     async fn a_kubeconfig_that_is_replaced_is_used_without_a_restart() {
         let directory = std::env::temp_dir().join(format!("nonet-connections-{}", std::process::id()));

@@ -225,6 +225,7 @@ mod tests {
         }
     }
 
+    /// COMMON-80.
     #[tokio::test(start_paused = true)]
     async fn a_hundred_pods_make_nine_events_and_one_combined_one_that_counts_to_sixteen() {
         let clock = clock();
@@ -264,6 +265,7 @@ mod tests {
         assert_eq!(first.name, format!("web-1.{:x}", first.first.as_nanosecond()));
     }
 
+    /// COMMON-80.
     #[tokio::test(start_paused = true)]
     async fn ten_minutes_of_silence_end_an_aggregate() {
         let clock = clock();
@@ -279,6 +281,7 @@ mod tests {
         assert!(!correlator.correlate(event(&clock, "tenth")).unwrap().reporting);
     }
 
+    /// COMMON-80.
     #[tokio::test(start_paused = true)]
     async fn warnings_and_other_objects_have_limits_of_their_own() {
         let clock = clock();

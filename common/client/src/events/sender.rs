@@ -323,6 +323,7 @@ mod tests {
         }
     }
 
+    /// COMMON-79.
     #[tokio::test(start_paused = true)]
     async fn an_event_has_upstreams_fields_and_a_repeat_is_a_patch() {
         let (sender, seen, _keeper, clock) = start(vec![]);
@@ -373,6 +374,7 @@ mod tests {
         assert_eq!(names.len(), 3);
     }
 
+    /// COMMON-79.
     #[tokio::test(start_paused = true)]
     async fn an_event_that_expired_is_created_again_with_its_count() {
         let (sender, seen, _keeper, _) = start(vec![Ok(201), Ok(404)]);
@@ -388,6 +390,7 @@ mod tests {
         assert_eq!(seen[2].1["metadata"]["name"], seen[0].1["metadata"]["name"]);
     }
 
+    /// COMMON-81.
     #[tokio::test(start_paused = true)]
     async fn a_refused_event_is_dropped_and_a_broken_connection_is_retried() {
         let (sender, seen, _keeper, clock) = start(vec![Ok(403), Err(()), Err(()), Ok(201)]);
@@ -401,6 +404,7 @@ mod tests {
         assert!(took >= RETRY && took < RETRY * 2, "{took:?}");
     }
 
+    /// COMMON-81.
     #[tokio::test(start_paused = true)]
     async fn recording_never_waits_and_a_full_queue_drops_events() {
         let (sender, seen, _keeper, _) = start(vec![]);
@@ -413,6 +417,7 @@ mod tests {
         assert_eq!(seen.lock().len(), QUEUE);
     }
 
+    /// COMMON-94.
     #[tokio::test(start_paused = true)]
     async fn a_process_that_is_not_the_leader_sends_no_events() {
         let (sender, seen, keeper, _) = start(vec![]);
@@ -459,6 +464,7 @@ mod tests {
         assert!(messages[1].ends_with("\u{e9}...") && messages[2] == messages[1]);
     }
 
+    /// COMMON-79.
     #[tokio::test(start_paused = true)]
     async fn events_about_cluster_scoped_objects_are_in_default() {
         let (sender, seen, _keeper, _) = start(vec![]);

@@ -197,6 +197,7 @@ impl World {
     }
 }
 
+/// COMMON-1.
 #[tokio::test(start_paused = true)]
 async fn a_streaming_list_fills_the_cache_at_its_end_and_continues_as_a_watch() {
     let mut world = World::new();
@@ -219,6 +220,7 @@ async fn a_streaming_list_fills_the_cache_at_its_end_and_continues_as_a_watch() 
     assert!(first.contains("resourceVersionMatch=NotOlderThan"), "{first}");
 }
 
+/// COMMON-14.
 #[tokio::test(start_paused = true)]
 async fn a_process_sleeps_after_events_and_not_while_it_reads_a_set_or_awaits_an_answer() {
     let mut world = World::new();
@@ -251,6 +253,7 @@ async fn a_process_sleeps_after_events_and_not_while_it_reads_a_set_or_awaits_an
     assert!(request.await.is_err() && may_sleep());
 }
 
+/// COMMON-18.
 #[tokio::test(start_paused = true)]
 async fn caches_use_the_user_agent_of_upstreams_shared_informers() {
     for (metadata_only, name) in [(false, "shared-informers"), (true, "metadata-informers")] {
@@ -262,6 +265,7 @@ async fn caches_use_the_user_agent_of_upstreams_shared_informers() {
     }
 }
 
+/// COMMON-3.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_is_resumed_from_the_newest_version_seen_without_a_list() {
     let mut world = World::new();
@@ -281,6 +285,7 @@ async fn a_watch_that_ends_is_resumed_from_the_newest_version_seen_without_a_lis
     assert!(second.contains("resourceVersion=40&") && !second.contains("sendInitialEvents"), "{second}");
 }
 
+/// COMMON-4.
 #[tokio::test(start_paused = true)]
 async fn an_expired_version_leads_to_a_full_set_that_is_no_older() {
     let mut world = World::new();
@@ -303,6 +308,7 @@ async fn an_expired_version_leads_to_a_full_set_that_is_no_older() {
     assert!(second.contains("sendInitialEvents=true") && second.contains("resourceVersion=10"), "{second}");
 }
 
+/// COMMON-2.
 #[tokio::test(start_paused = true)]
 async fn a_server_without_streaming_lists_is_read_in_pages_of_one_version() {
     let mut world = World::new();
@@ -325,6 +331,7 @@ async fn a_server_without_streaming_lists_is_read_in_pages_of_one_version() {
     assert!(requests[3].contains("watch=true") && requests[3].contains("resourceVersion=7"), "{requests:?}");
 }
 
+/// COMMON-2.
 #[tokio::test(start_paused = true)]
 async fn an_expired_continue_token_leads_to_a_list_in_one_page() {
     let mut world = World::new();
@@ -341,6 +348,7 @@ async fn an_expired_continue_token_leads_to_a_list_in_one_page() {
     assert!(!world.script.requests()[2].contains("limit"), "{:?}", world.script.requests());
 }
 
+/// COMMON-5.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_down_is_retried_with_a_growing_back_off() {
     let mut world = World::new();
@@ -361,6 +369,7 @@ async fn a_server_that_is_down_is_retried_with_a_growing_back_off() {
     assert_eq!(world.informer().state().error, None);
 }
 
+/// COMMON-5.
 #[tokio::test(start_paused = true)]
 async fn a_busy_server_is_retried_after_the_wait_that_it_asks_for() {
     let mut world = World::new();
@@ -382,6 +391,7 @@ async fn a_busy_server_is_retried_after_the_wait_that_it_asks_for() {
     assert!(!world.script.requests()[3].contains("sendInitialEvents"), "{:?}", world.script.requests());
 }
 
+/// COMMON-17.
 #[tokio::test(start_paused = true)]
 async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit() {
     let mut world = World::new();
@@ -423,6 +433,7 @@ async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit()
     assert_eq!(world.informer().lost_touch(), None);
 }
 
+/// COMMON-17.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_stays_open_is_a_success_even_without_events() {
     let mut world = World::new();
@@ -445,6 +456,7 @@ async fn a_watch_that_stays_open_is_a_success_even_without_events() {
     assert_eq!((world.informer().lost_touch(), state.error, state.failing_since), (None, None, None));
 }
 
+/// COMMON-82.
 #[tokio::test(start_paused = true)]
 async fn objects_on_their_way_into_the_cache_are_counted() {
     let mut world = World::new();
@@ -472,6 +484,7 @@ async fn objects_on_their_way_into_the_cache_are_counted() {
     assert_eq!(value("informer_processing_latency_seconds_count"), "2", "one for the full set, one for the change");
 }
 
+/// COMMON-16.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_a_full_set_is_limited() {
     let page = json!({"metadata": {"resourceVersion": "7", "continue": "t"}, "items": [thing("a", 1)]});
@@ -494,6 +507,7 @@ async fn the_size_of_a_full_set_is_limited() {
     }
 }
 
+/// COMMON-6.
 #[tokio::test(start_paused = true)]
 async fn an_invalid_event_leads_to_a_full_set() {
     for garbage in ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n"] {
@@ -513,6 +527,7 @@ async fn an_invalid_event_leads_to_a_full_set() {
     }
 }
 
+/// COMMON-6.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_breaks_in_the_middle_of_a_line_is_resumed_after_a_pause() {
     let mut world = World::new();
@@ -555,6 +570,7 @@ async fn a_streaming_list_that_failed_is_tried_again_for_the_next_full_set() {
     }
 }
 
+/// COMMON-2.
 #[tokio::test(start_paused = true)]
 async fn a_streaming_list_that_is_closed_at_once_is_replaced_by_pages() {
     let mut world = World::new();
@@ -566,6 +582,7 @@ async fn a_streaming_list_that_is_closed_at_once_is_replaced_by_pages() {
     assert_eq!(world.clock.instant(), start);
 }
 
+/// COMMON-4.
 #[tokio::test(start_paused = true)]
 async fn a_version_that_the_server_rejects_is_not_sent_again() {
     let too_large = json!({"code": 504, "reason": "Timeout", "message": "Too large resource version: 10, current: 3",
@@ -598,6 +615,7 @@ async fn a_version_that_the_server_rejects_is_not_sent_again() {
     }
 }
 
+/// COMMON-5.
 #[tokio::test(start_paused = true)]
 async fn versions_that_expire_repeatedly_lead_to_a_growing_back_off() {
     let mut world = World::new();
@@ -613,6 +631,7 @@ async fn versions_that_expire_repeatedly_lead_to_a_growing_back_off() {
     assert!(waited >= Duration::from_millis(800 + 1600 + 3200 + 6400), "{waited:?}");
 }
 
+/// COMMON-9.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_object_is_reported_with_its_key_and_affects_no_other() {
     let mut world = World::new();
@@ -631,6 +650,7 @@ async fn an_unreadable_object_is_reported_with_its_key_and_affects_no_other() {
     assert_eq!(world.script.requests().len(), 1);
 }
 
+/// COMMON-55.
 #[tokio::test(start_paused = true)]
 async fn catching_up_uses_the_watch_or_else_a_full_set() {
     let mut world = World::new();
@@ -671,6 +691,7 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
     assert!(last.contains("sendInitialEvents=true") && !last.contains("resourceVersion="), "{last}");
 }
 
+/// COMMON-55.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_was_read_after_the_start_of_the_term_need_not_catch_up() {
     let mut world = World::new();
@@ -683,6 +704,7 @@ async fn a_cache_that_was_read_after_the_start_of_the_term_need_not_catch_up() {
     assert_eq!(world.script.requests().len(), 1);
 }
 
+/// COMMON-54.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     let mut world = World::new();
@@ -715,6 +737,7 @@ async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     assert_eq!(world.script.requests().len(), 2);
 }
 
+/// COMMON-13.
 #[tokio::test(start_paused = true)]
 async fn the_cache_is_replayed_at_its_interval() {
     let mut world = World::new();
@@ -737,6 +760,7 @@ async fn the_cache_is_replayed_on_request() {
     world.saw(&["+a i", "~a r"]).await;
 }
 
+/// COMMON-7.
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_resumed_from_its_version_at_growing_intervals() {
     let mut world = World::new();

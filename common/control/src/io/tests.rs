@@ -183,6 +183,7 @@ fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
     }
 }
 
+/// COMMON-71.
 #[tokio::test(start_paused = true)]
 async fn a_fully_granted_sync_matches_its_forecast() {
     let world = world(granting);
@@ -203,6 +204,7 @@ async fn a_fully_granted_sync_matches_its_forecast() {
     assert_eq!(world.events.lock().len(), 4);
 }
 
+/// COMMON-26.
 #[tokio::test(start_paused = true)]
 async fn a_write_names_its_object_at_the_version_of_the_last_write_of_the_sync() {
     let world = world(granting);
@@ -217,6 +219,7 @@ async fn a_write_names_its_object_at_the_version_of_the_last_write_of_the_sync()
     assert_eq!(deletion["preconditions"], json!({"uid": "orphan", "resourceVersion": "7"}));
 }
 
+/// COMMON-71.
 #[tokio::test(start_paused = true)]
 async fn omitted_requests_state_their_reason() {
     let world = world(|method, name, body| match method {
@@ -264,6 +267,7 @@ async fn a_change_of_a_child_ends_the_claim_and_the_ledger_waits_for_it() {
     assert_eq!(world.ledger.len(), 1);
 }
 
+/// COMMON-27.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_was_replaced_adopts_nothing() {
     let world = world(|method, name, body| match method {
@@ -320,6 +324,7 @@ async fn twice(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     Ok(Requeue::AsPlanned)
 }
 
+/// COMMON-26.
 #[tokio::test(start_paused = true)]
 async fn the_second_write_of_an_object_follows_the_first() {
     let world = world(|_, name, body| {

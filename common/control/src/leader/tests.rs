@@ -251,6 +251,7 @@ async fn wait_open(c: &Candidate) -> Duration {
     c.clock.instant() - start
 }
 
+/// COMMON-41, COMMON-96.
 #[tokio::test(start_paused = true)]
 async fn the_first_candidate_creates_the_lease_and_renews_it_every_two_seconds() {
     let server = Server::new();
@@ -278,6 +279,7 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_two_seconds()
     assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 1"));
 }
 
+/// COMMON-42.
 #[tokio::test(start_paused = true)]
 async fn a_crashed_leader_is_replaced_when_its_lease_expires_and_not_before() {
     let server = Server::new();
@@ -294,6 +296,7 @@ async fn a_crashed_leader_is_replaced_when_its_lease_expires_and_not_before() {
     assert_eq!(server.lease()["spec"]["acquireTime"], server.lease()["spec"]["renewTime"]);
 }
 
+/// COMMON-43.
 #[tokio::test(start_paused = true)]
 async fn a_released_lease_is_taken_over_in_well_under_a_second() {
     let server = Server::new();
@@ -318,6 +321,7 @@ async fn a_released_lease_is_taken_over_in_well_under_a_second() {
     assert_eq!(server.lease()["spec"]["leaseTransitions"], 1);
 }
 
+/// COMMON-54, COMMON-56.
 #[tokio::test(start_paused = true)]
 async fn the_versions_that_a_leader_wrote_are_left_to_its_successor_only() {
     let server = Server::new();
@@ -341,6 +345,7 @@ async fn the_versions_that_a_leader_wrote_are_left_to_its_successor_only() {
     assert_eq!(c.gate.opened().await.left, None);
 }
 
+/// COMMON-43.
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_watch_a_candidate_polls() {
     let server = Server::new();
@@ -369,6 +374,7 @@ async fn a_refused_watch_honors_retry_after_while_polling_continues() {
     wait_open(&b).await;
 }
 
+/// COMMON-47.
 #[tokio::test(start_paused = true)]
 async fn clocks_that_are_hours_apart_change_nothing() {
     for skew in [-7200, 7200] {
@@ -384,6 +390,7 @@ async fn clocks_that_are_hours_apart_change_nothing() {
     }
 }
 
+/// COMMON-48.
 #[tokio::test(start_paused = true)]
 async fn a_leader_survives_the_loss_of_an_answer() {
     let server = Server::new();
@@ -397,6 +404,7 @@ async fn a_leader_survives_the_loss_of_an_answer() {
     assert!(a.metrics.prometheus().contains("leader_election_slowpath_total{name=\"replicaset-controller\"} 1\n"));
 }
 
+/// COMMON-48.
 #[tokio::test(start_paused = true)]
 async fn a_candidate_notices_its_take_over_although_the_answer_was_lost() {
     let server = Server::new();
@@ -412,6 +420,7 @@ async fn a_candidate_notices_its_take_over_although_the_answer_was_lost() {
     assert_eq!(server.lease()["spec"]["leaseTransitions"], 0);
 }
 
+/// COMMON-44.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_another_leads() {
     let server = Server::new();
@@ -443,6 +452,7 @@ async fn the_reason_for_a_lost_lease_names_the_unanswered_request() {
     assert_eq!(a.status.last_error(), "not renewed in time, last: update: no answer within 5s");
 }
 
+/// COMMON-44.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_paused_resumes_with_a_closed_gate_and_does_not_renew() {
     let server = Server::new();
@@ -457,6 +467,7 @@ async fn a_leader_that_was_paused_resumes_with_a_closed_gate_and_does_not_renew(
     assert_eq!(server.writes(0), before);
 }
 
+/// COMMON-49.
 #[tokio::test(start_paused = true)]
 async fn a_stolen_lease_is_given_up_at_once() {
     let server = Server::new();
@@ -492,6 +503,7 @@ async fn a_stopped_candidate_withdraws_at_once_and_writes_nothing() {
     assert_eq!(server.writes(1), 0);
 }
 
+/// COMMON-50.
 #[tokio::test(start_paused = true)]
 async fn unknown_metadata_of_a_lease_is_written_back() {
     let server = Server::new();
@@ -511,6 +523,7 @@ async fn unknown_metadata_of_a_lease_is_written_back() {
 }
 
 /// With any lost requests and answers, at most one gate is open at a time, and one candidate leads in the end.
+/// COMMON-45.
 #[tokio::test(start_paused = true)]
 async fn no_two_candidates_ever_lead_at_once() {
     for seed in 0..40 {
@@ -579,6 +592,7 @@ fn std_instant() -> std::time::Instant {
     std::time::Instant::now()
 }
 
+/// COMMON-51.
 #[test]
 fn invalid_timing_is_rejected() {
     let settings = |lease, renew, retry| Settings {
@@ -602,6 +616,7 @@ fn invalid_timing_is_rejected() {
     );
 }
 
+/// COMMON-46.
 #[tokio::test(start_paused = true)]
 async fn a_leader_with_slow_answers_keeps_leading_and_stops_well_before_another_leads() {
     let server = Server::new();
@@ -625,6 +640,7 @@ async fn a_leader_with_slow_answers_keeps_leading_and_stops_well_before_another_
     assert_eq!(a.task.await.unwrap(), End::Lost);
 }
 
+/// COMMON-44.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_suspended_for_too_long_loses_its_lease() {
     for (suspended, kept) in [(4, true), (11, false), (3600, false)] {
@@ -642,6 +658,7 @@ async fn a_leader_that_was_suspended_for_too_long_loses_its_lease() {
     }
 }
 
+/// COMMON-44.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_during_a_suspension_counts_from_its_sending() {
     let server = Server::new();
@@ -659,6 +676,7 @@ async fn a_renewal_during_a_suspension_counts_from_its_sending() {
     assert!(a.gate.remaining().unwrap() <= SECOND * 2, "{:?}", a.gate.remaining());
 }
 
+/// COMMON-44.
 #[test]
 fn a_holder_stops_one_renew_deadline_after_sending_including_suspended_time() {
     let sent = Clock::system().instant();

@@ -86,6 +86,7 @@ mod tests {
     use super::*;
     use crate::metrics::{Metrics, Stability};
 
+    /// COMMON-83.
     #[test]
     fn disabled_metrics_are_not_served() {
         let names = ["a_total", "b", "c_seconds"].map(str::to_owned);
@@ -101,6 +102,7 @@ mod tests {
         assert!(!metrics.openmetrics().contains("c_seconds"));
     }
 
+    /// COMMON-83.
     #[test]
     fn a_value_that_is_not_allowed_becomes_unexpected() {
         let pairs = [("x_total,code", "200,404"), ("y,code", "200")];

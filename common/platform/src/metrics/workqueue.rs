@@ -94,6 +94,7 @@ impl QueueMetrics {
 mod tests {
     use super::*;
 
+    /// COMMON-82.
     #[test]
     fn every_step_of_a_key_is_counted() {
         let metrics = Metrics::new();

@@ -82,6 +82,7 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
     run
 }
 
+/// COMMON-14.
 #[test]
 fn foreign_events_accumulate() {
     let stream: Vec<_> = (0..1000).map(|at| (ms(at), What::Foreign)).collect();
@@ -90,6 +91,7 @@ fn foreign_events_accumulate() {
     assert_eq!(run(&Pace::new(PERIOD), &stream).wakes, 51);
 }
 
+/// COMMON-14.
 #[test]
 fn the_first_event_after_a_quiet_time_does_not_wait() {
     let events = [(ms(0), What::Foreign), (ms(25), What::Own(ms(3))), (ms(100), What::Own(ms(3)))];
@@ -124,6 +126,7 @@ fn a_thread_sleeps_shortly_between_the_answers_of_many_requests() {
 }
 
 proptest! {
+    /// COMMON-14.
     #[test]
     fn no_arrival_waits_longer_than_allowed(
         events in prop::collection::vec(

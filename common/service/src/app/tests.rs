@@ -192,6 +192,7 @@ async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
+/// COMMON-43, COMMON-53.
 #[tokio::test(start_paused = true)]
 async fn the_leader_works_and_the_standby_waits_until_the_lease_is_released() {
     let world = World::default();
@@ -228,6 +229,7 @@ fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> Parts {
     }
 }
 
+/// COMMON-59, COMMON-60.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_handed_to_a_warm_standby_of_a_new_version_between_two_writes() {
     let world = World::default();
@@ -270,6 +272,7 @@ async fn a_standby_that_does_not_fill_its_caches_asks_at_once() {
     tokio::time::timeout(Duration::from_secs(3), old.asked()).await.unwrap();
 }
 
+/// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_kept_until_all_work_is_finished_and_then_released() {
     let world = World::default();
@@ -285,6 +288,7 @@ async fn the_lease_is_kept_until_all_work_is_finished_and_then_released() {
     assert_eq!(world.holder(), "");
 }
 
+/// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn a_retry_against_a_busy_server_does_not_delay_the_release_of_the_lease() {
     let world = World::default();
@@ -298,6 +302,7 @@ async fn a_retry_against_a_busy_server_does_not_delay_the_release_of_the_lease()
     assert_eq!((stopping.await.unwrap(), world.holder().as_str()), (Stopped::Clean, ""));
 }
 
+/// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn work_that_does_not_finish_in_time_is_dropped_and_the_lease_expires() {
     let world = World::default();
@@ -324,6 +329,7 @@ async fn a_kill_leaves_the_lease_and_writes_nothing_more() {
     assert_eq!((world.posts(), world.holder().as_str()), (writes, "c1"));
 }
 
+/// COMMON-53.
 #[tokio::test(start_paused = true)]
 async fn a_cold_standby_starts_nothing_before_it_leads() {
     let world = World::default();
@@ -338,6 +344,7 @@ async fn a_cold_standby_starts_nothing_before_it_leads() {
     assert_eq!(world.holder(), "c2");
 }
 
+/// COMMON-49.
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_the_lease_is_noticed_and_stops_all_writes() {
     let world = World::default();
@@ -355,6 +362,7 @@ async fn the_loss_of_the_lease_is_noticed_and_stops_all_writes() {
     assert_eq!(world.posts(), writes);
 }
 
+/// COMMON-72.
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_writes_nothing() {
     let world = World::default();
@@ -382,6 +390,7 @@ async fn without_election_the_loops_run_at_once() {
     assert_eq!(alone.shutdown(Some(Duration::from_secs(5))).await, Stopped::Clean);
 }
 
+/// COMMON-93.
 #[tokio::test(start_paused = true)]
 async fn a_loop_keeps_to_its_rate_limit() {
     let world = World::default();

@@ -123,6 +123,7 @@ mod tests {
         json!({"spec": {"containers": [{"name": "kube-controller-manager", "command": command}]}, "status": {"phase": "Running"}})
     }
 
+    /// COMMON-76.
     #[test]
     fn a_pod_without_the_flag_runs_every_loop() {
         let pods = of(&pod(&["kube-controller-manager", "--leader-elect=true"]));
@@ -152,6 +153,7 @@ mod tests {
         assert_eq!(both(&forgotten), None);
     }
 
+    /// COMMON-76.
     #[test]
     fn a_renewed_lease_without_pods_is_the_weakest_evidence() {
         let leads = BuiltIn { leads: true, ..BuiltIn::default() };

@@ -98,6 +98,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
+    /// COMMON-75.
     #[tokio::test(start_paused = true)]
     async fn three_writes_within_ten_minutes_are_enough_and_count_for_ten_minutes() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);

@@ -60,6 +60,7 @@ fn is_foreign(line: &[u8], sent: &SentEvents) -> bool {
 mod tests {
     use super::*;
 
+    /// COMMON-77.
     #[test]
     fn only_new_events_with_unknown_names_are_foreign() {
         let sent = SentEvents::default();

@@ -166,6 +166,7 @@ fn manager_pod(controllers: &str) -> Value {
     json!({"spec": {"containers": [{"command": command}]}, "status": {"phase": "Running"}})
 }
 
+/// COMMON-76.
 #[tokio::test(start_paused = true)]
 async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
     let world = world();
@@ -182,6 +183,7 @@ async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
     }
 }
 
+/// COMMON-74, COMMON-76, COMMON-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_a_remedy() {
     let world = world();
@@ -206,6 +208,7 @@ async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_a_remedy() {
     assert_eq!(gone, 1, "the end is announced once");
 }
 
+/// COMMON-74, COMMON-77.
 #[tokio::test(start_paused = true)]
 async fn an_event_of_another_process_is_found() {
     let world = world();
@@ -218,6 +221,7 @@ async fn an_event_of_another_process_is_found() {
     assert_eq!(world.found().len(), 1);
 }
 
+/// COMMON-74, COMMON-75, COMMON-78.
 #[tokio::test(start_paused = true)]
 async fn writes_of_another_process_are_found_and_an_annotation_silences_the_announcement() {
     let world = world();

@@ -180,6 +180,7 @@ mod tests {
     proptest! {
         /// For any behaviour of peers: new connections are admitted, the limits hold, and a peer with one connection does not
         /// lose it to a peer with several.
+        /// COMMON-97.
         #[test]
         fn limits_hold_and_single_connections_survive(steps in prop::collection::vec((0u8..6, 0u8..4), 1..200)) {
             let now = Clock::system().instant();

@@ -57,6 +57,7 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, HeaderMap, Strin
     (parts.status.as_u16(), parts.headers, text)
 }
 
+/// COMMON-66.
 #[tokio::test]
 async fn health_checks_answer_as_upstream() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -89,6 +90,7 @@ async fn health_checks_answer_as_upstream() {
     assert!(!slis.contains("kubernetes_healthcheck{"), "{slis}");
 }
 
+/// COMMON-65.
 #[tokio::test]
 async fn readiness_names_the_missing_cache() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -114,6 +116,7 @@ async fn readiness_names_the_missing_cache() {
     assert_eq!(told("/livez?verbose").await, ok("[+]replicaset-controller ok\nhealthz check passed\n"));
 }
 
+/// COMMON-69, COMMON-70.
 #[tokio::test]
 async fn diagnostics_are_json_or_text() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -130,6 +133,7 @@ async fn diagnostics_are_json_or_text() {
     );
 }
 
+/// COMMON-70.
 #[tokio::test]
 async fn a_loop_with_a_graph_shows_it() {
     let state = State::new(Metrics::new(), logging::Handle::detached());
@@ -148,6 +152,7 @@ async fn a_loop_with_a_graph_shows_it() {
     assert_eq!(get(&router, &of("job-controller"), &[]).await.0, 404);
 }
 
+/// COMMON-70.
 #[tokio::test]
 async fn a_put_changes_the_verbosity_of_the_log() {
     let log = logging::Handle::detached();
@@ -159,6 +164,7 @@ async fn a_put_changes_the_verbosity_of_the_log() {
     assert_eq!(get(&router, "/debug/flags/v", &[]).await.2, "4\n");
 }
 
+/// COMMON-83.
 #[tokio::test]
 async fn metrics_have_the_format_that_the_client_accepts() {
     let metrics = Metrics::new();
@@ -207,6 +213,7 @@ fn reviewer() -> (Api, Arc<AtomicUsize>) {
     (Api::new(kube::Client::new(service, "default"), clock, open, "test"), asked)
 }
 
+/// COMMON-67.
 #[tokio::test(start_paused = true)]
 async fn reviews_decide_about_requests_and_are_cached_for_ten_seconds() {
     let (api, asked) = reviewer();
@@ -276,6 +283,7 @@ fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, State) {
     (router.layer(middleware::map_request(comes_from)), asked, clock, state)
 }
 
+/// COMMON-98.
 #[tokio::test(start_paused = true)]
 async fn invalid_tokens_cost_few_reviews_and_lock_no_caller_out() {
     let (router, asked, clock, _) = guarded(&[]);
@@ -307,6 +315,7 @@ async fn invalid_tokens_cost_few_reviews_and_lock_no_caller_out() {
     assert_eq!(asked.load(Ordering::Relaxed), one_peer + all + 4);
 }
 
+/// COMMON-67.
 #[tokio::test(start_paused = true)]
 async fn rejections_are_cached_and_evict_no_accepted_credentials() {
     let (router, asked, clock, _) = guarded(&[]);
@@ -329,6 +338,7 @@ async fn rejections_are_cached_and_evict_no_accepted_credentials() {
     assert_eq!(get(&router, &format!("/{long}"), &good).await.0, 414);
 }
 
+/// COMMON-65.
 #[tokio::test(start_paused = true)]
 async fn reasons_for_unreadiness_are_shown_only_to_callers_with_permission() {
     let (router, _, _, state) = guarded(&["/readyz"]);
@@ -346,6 +356,7 @@ async fn reasons_for_unreadiness_are_shown_only_to_callers_with_permission() {
     assert_eq!(get(&state.router(), "/readyz", &[]).await.2, shown, "without a guard only this host can connect");
 }
 
+/// COMMON-67.
 #[tokio::test(start_paused = true)]
 async fn a_client_certificate_needs_no_token() {
     let (api, asked) = reviewer();
@@ -388,6 +399,7 @@ async fn a_certificate_with_a_granted_request_is_exempt_from_the_limits_on_revie
     assert_eq!(asked.load(Ordering::Relaxed), before + 1);
 }
 
+/// COMMON-67.
 #[tokio::test]
 async fn a_client_certificate_is_accepted_from_the_configured_authority_only() {
     let directory = std::env::temp_dir().join(format!("nonet-server-{}", std::process::id()));
@@ -462,6 +474,7 @@ async fn without_http2_the_server_speaks_http1() {
     assert!(start(&second, &state, None, &Clock::system()).is_ok());
 }
 
+/// COMMON-68.
 #[tokio::test]
 async fn the_server_speaks_tls_and_plain_http_on_loopback() {
     let clock = Clock::system();

@@ -168,7 +168,7 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
 /// Checks which loops the next `kubeadm upgrade` will switch on or off in kube-controller-manager.
 fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: Stage) {
     const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; set controllers in \
-        controllerManager.extraArgs as in docs/operations.md, Hand over, step 3";
+        controllerManager.extraArgs as in docs/operating.md, Hand over, step 3";
     let map = match &facts.manager.kubeadm {
         Err(why) => return findings.unreadable("which loops kubeadm upgrade will switch on", why),
         Ok(map) => map.as_ref().and_then(|map| map.data.as_ref()),

@@ -45,7 +45,7 @@ fn kubernetes(findings: &mut Findings, what: &str, version: &str, otherwise: Sta
         Some((1, minor)) if SUPPORTED.contains(&minor) => findings.ok(format!("{what} is {version}")),
         Some(_) => {
             let found = format!("{what} is {version}; Nonet works with 1.{first} to 1.{last}");
-            findings.add(otherwise, found, "use a release of Nonet that supports it: see docs/operations.md, Versions");
+            findings.add(otherwise, found, "use a release of Nonet that supports it: see docs/upgrading.md, Versions");
         }
         None => {
             let found = format!("cannot tell the version of {what}: {version:?} is not a version of Kubernetes");

@@ -45,6 +45,7 @@ fn multiplied_out(targets: &[Value], pods: &[(bool, Vec<Option<i32>>)]) -> Vec<S
 }
 
 proptest! {
+    /// ENDPOINTSLICE-57.
     #[test]
     fn addresses_are_in_the_order_of_their_texts(
         ips in prop::collection::vec(prop_oneof![
@@ -60,6 +61,7 @@ proptest! {
         prop_assert_eq!(by_order, by_text);
     }
 
+    /// ENDPOINTSLICE-56, ENDPOINTSLICE-57.
     #[test]
     fn subsets_equal_the_canonical_form_of_every_port_of_every_pod(
         targets in prop::collection::vec(prop::sample::select(vec![json!(80), json!(81), json!("a"), json!("b"), json!("c")]), 0..6),
@@ -74,6 +76,7 @@ proptest! {
     }
 }
 
+/// ENDPOINTSLICE-58.
 #[test]
 fn the_first_thousand_addresses_in_canonical_order_are_kept() {
     let wanted = wanted(&service(&json!({})), (0..1_500).map(|index| pod_with(index, index % 100 != 0, &[])));
@@ -85,6 +88,7 @@ fn the_first_thousand_addresses_in_canonical_order_are_kept() {
     assert!(wanted.subsets[0].not_ready_addresses.is_empty());
 }
 
+/// ENDPOINTSLICE-58.
 #[test]
 fn ports_beyond_the_limit_of_an_object_are_omitted() {
     let port = |n: usize| json!({"name": format!("p{n}"), "port": 1 + n, "targetPort": "a", "protocol": "TCP"});

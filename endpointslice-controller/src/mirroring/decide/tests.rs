@@ -9,6 +9,7 @@ fn removed(plan: &Plan) -> usize {
     plan.writes.iter().map(|writes| writes.counts.removed).sum()
 }
 
+/// ENDPOINTSLICE-51.
 #[test]
 fn two_spellings_of_an_address_are_one_endpoint() {
     let ips = json!([{"ip": "10.2.0.1"}, {"ip": "010.2.0.1"}, {"ip": "::ffff:10.2.0.1"}, {"ip": "10.2.0.2"}]);
@@ -32,6 +33,7 @@ fn endpoints_of_a_family_that_lost_all_addresses_count_as_removed() {
     assert_eq!((removed(&plan), plan.writes[0].update.len()), (1, 1));
 }
 
+/// ENDPOINTSLICE-50, ENDPOINTSLICE-52.
 #[test]
 fn many_ports_times_many_addresses_are_not_multiplied_out() {
     let ports: Vec<Value> = (1..5_001).map(|port| json!({"name": format!("p{port}"), "port": port})).collect();

@@ -28,6 +28,7 @@ prop_compose! {
 
 proptest! {
     /// The API documents that the addresses of an endpoint are alternatives without an order.
+    /// ENDPOINTSLICE-18.
     #[test]
     fn the_order_of_addresses_has_no_meaning((list, shuffled) in addresses_in_two_orders()) {
         let with = |addresses: &[String]| read(&json!({"addresses": addresses, "hostname": "h",
@@ -74,6 +75,7 @@ fn an_endpoint_without_addresses_is_read() {
 }
 
 /// A list of several zones is not the hint to one of them, in any order.
+/// ENDPOINTSLICE-40.
 #[test]
 fn hints_to_several_zones_are_not_a_hint_to_one_of_them() {
     let with = |zones: &[&str]| {

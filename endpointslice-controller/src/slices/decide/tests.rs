@@ -57,6 +57,7 @@ fn update(pairs: &[(&str, usize)]) -> Vec<(String, usize)> {
     pairs.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect()
 }
 
+/// ENDPOINTSLICE-25, ENDPOINTSLICE-26, ENDPOINTSLICE-28.
 #[test]
 fn endpoints_are_packed_with_few_writes() {
     assert_eq!(packed(&[], 250), (vec![100, 100, 50], vec![], vec![]));
@@ -69,6 +70,7 @@ fn endpoints_are_packed_with_few_writes() {
     assert_eq!(packed(&[50, 50], 0), (vec![], vec![], vec![]), "half-full slices stay");
 }
 
+/// ENDPOINTSLICE-27.
 #[test]
 fn changed_slices_are_filled_first_starting_with_the_fullest() {
     let mut world = snapshot((0..230).map(pod), 100);
@@ -83,6 +85,7 @@ fn changed_slices_are_filled_first_starting_with_the_fullest() {
     assert_eq!(sizes(&decide(&world).writes[0]), (vec![100], update(&[("a", 100), ("b", 29)]), vec![]));
 }
 
+/// ENDPOINTSLICE-30, ENDPOINTSLICE-32, ENDPOINTSLICE-81.
 #[test]
 fn a_slice_without_endpoints_is_deleted_or_kept_as_placeholder() {
     let mut world = snapshot((10..35).map(pod), 100);
@@ -103,6 +106,7 @@ fn a_slice_without_endpoints_is_deleted_or_kept_as_placeholder() {
     assert_eq!(sizes(&decide(&world).writes[0]), (vec![0], vec![], vec!["a".to_owned()]));
 }
 
+/// ENDPOINTSLICE-18.
 #[test]
 fn the_order_of_addresses_in_an_endpoint_has_no_meaning() {
     let two = json!([{"ip": "10.0.0.9"}, {"ip": "10.0.0.10"}]);
@@ -121,6 +125,7 @@ fn the_order_of_addresses_in_an_endpoint_has_no_meaning() {
     }
 }
 
+/// ENDPOINTSLICE-19, ENDPOINTSLICE-20.
 #[test]
 fn families_are_decided_independently() {
     let mut world = snapshot((0..2).map(pod), 100);
@@ -140,6 +145,7 @@ fn families_are_decided_independently() {
     }
 }
 
+/// ENDPOINTSLICE-66.
 #[test]
 fn nothing_is_created_for_a_terminating_service() {
     let mut world = snapshot((0..2).map(pod), 100);
@@ -147,6 +153,7 @@ fn nothing_is_created_for_a_terminating_service() {
     assert!(decide(&world).writes[0].is_empty());
 }
 
+/// ENDPOINTSLICE-4.
 #[test]
 fn services_without_a_selector_are_ignored() {
     for spec in [json!({"selector": null}), json!({"selector": {}}), json!({"type": "ExternalName"})] {
@@ -157,6 +164,7 @@ fn services_without_a_selector_are_ignored() {
     }
 }
 
+/// ENDPOINTSLICE-35.
 #[test]
 fn slice_names_begin_with_the_name_of_the_service() {
     assert_eq!((generate_name("web"), generate_name(&"a".repeat(63))), ("web-".into(), "a".repeat(63) + "-"));
@@ -177,6 +185,7 @@ fn seen(pods: &[(&str, &str)]) -> Seen {
     Seen { service: at("10:00"), pods: pods.iter().map(pod).collect() }
 }
 
+/// ENDPOINTSLICE-38.
 #[test]
 fn the_earliest_unseen_change_is_the_trigger_time() {
     let before = seen(&[("p1", "12:00")]);
@@ -212,6 +221,7 @@ fn allotted(of: &[(&str, &str)], endpoints: usize) -> Result<Vec<(usize, usize)>
     Ok(allocations.values().map(|allocation| (allocation.least, allocation.most)).collect())
 }
 
+/// ENDPOINTSLICE-42, ENDPOINTSLICE-43.
 #[test]
 fn endpoints_are_allocated_in_proportion_to_zone_capacity() {
     let half = &[("a", "2"), ("b", "1"), ("c", "1")][..];
@@ -235,6 +245,7 @@ fn endpoints_are_allocated_in_proportion_to_zone_capacity() {
     assert_eq!(allotted(&[("a", "1"), ("", "1")], 4), Err(Refused::NodeInformation));
 }
 
+/// ENDPOINTSLICE-44.
 #[test]
 fn outdated_hints_are_detected() {
     let two = shares(&[("a", "1"), ("b", "1")]);
@@ -246,6 +257,7 @@ fn outdated_hints_are_detected() {
     assert!(is_overloaded(None, &counts(3, 3)));
 }
 
+/// ENDPOINTSLICE-57.
 #[test]
 fn equivalent_subsets_have_one_canonical_form() {
     let read = |value: serde_json::Value| serde_json::from_value::<Vec<Subset>>(value).unwrap();
@@ -260,6 +272,7 @@ fn equivalent_subsets_have_one_canonical_form() {
     assert_eq!(subsets::canonical(&read(one.clone())), read(one));
 }
 
+/// ENDPOINTSLICE-58.
 #[test]
 fn not_ready_addresses_are_truncated_first() {
     assert_eq!(subsets::truncated(&[(5, 5)], 10), [(5, 5)]);
@@ -291,6 +304,7 @@ fn act(world: &mut Snapshot, plan: &Plan, round: usize) {
 }
 
 proptest! {
+    /// ENDPOINTSLICE-25, ENDPOINTSLICE-30.
     #[test]
     fn every_pod_is_in_one_slice_and_a_second_sync_writes_nothing(
         rounds in proptest::collection::vec(proptest::collection::btree_set(0usize..40, 0..40), 1..6),

@@ -22,6 +22,7 @@ fn blocking(state: OwnerState) -> Snapshot {
     snapshot(view, vec![owner])
 }
 
+/// GC-71.
 #[test]
 fn a_forecast_expects_that_an_owner_exists_if_it_is_looked_up() {
     let explanation = explain(&blocking(OwnerState::Unknown));
@@ -29,12 +30,14 @@ fn a_forecast_expects_that_an_owner_exists_if_it_is_looked_up() {
     assert_eq!(explanation.situation, "1 owner may still exist; it is deleted unless a lookup finds one");
 }
 
+/// GC-21.
 #[test]
 fn an_object_whose_owners_do_not_exist_is_deleted() {
     let explanation = explain(&blocking(OwnerState::Absent));
     assert_eq!(explanation.actions, ["delete ConfigMap c: no owner keeps it; propagation policy Background"]);
 }
 
+/// GC-32, GC-51.
 #[test]
 fn an_object_whose_owner_waits_for_it_is_deleted_with_its_dependents() {
     let mut waiting = blocking(OwnerState::Waiting);

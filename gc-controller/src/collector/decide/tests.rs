@@ -33,6 +33,7 @@ fn delete(propagation: Propagation) -> Plan {
     Plan::Delete { propagation, owners: 1 }
 }
 
+/// GC-21, GC-23.
 #[test]
 fn an_object_is_deleted_unread_only_if_every_owner_is_known_not_to_exist() {
     let gone = || owner(Synced, true);
@@ -44,6 +45,7 @@ fn an_object_is_deleted_unread_only_if_every_owner_is_known_not_to_exist() {
     assert_eq!(decide(&unseen), Plan::Verify { uncertain: 0 });
 }
 
+/// GC-30, GC-31.
 #[test]
 fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
     for kind in [Unknown, Unsynced] {
@@ -61,6 +63,7 @@ fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
     );
 }
 
+/// GC-40.
 #[test]
 fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
     let mut global = snapshot(vec![owner(Synced, false)]);
@@ -71,6 +74,7 @@ fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
     assert_eq!(decide(&global), Plan::Verify { uncertain: 1 });
 }
 
+/// GC-33.
 #[test]
 fn a_terminating_object_needs_work_only_if_it_waits_for_dependents() {
     let mut going = snapshot(vec![owner(Synced, true)]);
@@ -82,6 +86,7 @@ fn a_terminating_object_needs_work_only_if_it_waits_for_dependents() {
     assert_eq!(decide(&going), Plan::Blocked(2));
 }
 
+/// GC-53.
 #[test]
 fn foreground_deletion_does_not_finish_while_a_dependent_may_be_unknown() {
     let mut going = snapshot(Vec::new());
@@ -93,6 +98,7 @@ fn foreground_deletion_does_not_finish_while_a_dependent_may_be_unknown() {
     );
 }
 
+/// GC-32, GC-61.
 #[test]
 fn finalizers_determine_the_propagation_policy() {
     for (orphans, foreground, expected) in [
@@ -107,6 +113,7 @@ fn finalizers_determine_the_propagation_policy() {
     }
 }
 
+/// GC-31.
 #[test]
 fn a_virtual_node_is_looked_up_once_its_kind_is_synced() {
     let mut s = snapshot(Vec::new());
@@ -123,6 +130,7 @@ fn owners(standings: &[(&str, Standing)]) -> Vec<(Uid, Standing)> {
     standings.iter().map(|(uid, standing)| (Uid::new(uid), *standing)).collect()
 }
 
+/// GC-20, GC-21, GC-22, GC-32, GC-43, GC-51.
 #[test]
 fn verdicts_follow_the_table() {
     let background = Propagation::Background;
@@ -146,6 +154,7 @@ fn verdicts_follow_the_table() {
 }
 
 proptest::proptest! {
+    /// GC-20, GC-43, GC-83.
     #[test]
     fn an_object_with_a_solid_owner_is_never_deleted_nor_released_from_it(
         standings in proptest::collection::vec((0u8..4, 0u8..3), 0..8),
@@ -168,6 +177,7 @@ proptest::proptest! {
         }
     }
 
+    /// GC-23.
     #[test]
     fn an_object_with_an_owner_that_may_exist_is_never_deleted_unread(
         owners in proptest::collection::vec((0u8..4, proptest::bool::ANY, proptest::bool::ANY), 0..5),

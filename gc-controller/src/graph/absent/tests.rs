@@ -5,6 +5,7 @@ use common::meta::Uid;
 use super::*;
 use crate::graph::Graph;
 
+/// GC-18, GC-87.
 #[test]
 fn a_used_identity_stays_and_the_size_is_bounded() {
     let kind = Graph::default().kind_id("v1", "ConfigMap");

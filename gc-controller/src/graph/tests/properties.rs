@@ -76,6 +76,7 @@ fn check_edges(world: &World) {
 }
 
 proptest! {
+    /// GC-14.
     #[test]
     fn counters_are_right_and_no_node_is_left_behind(steps in proptest::collection::vec(step(), 0..60)) {
         let mut world = World::default();
@@ -125,6 +126,7 @@ proptest! {
     }
 
     /// After a full set, the graph contains exactly the objects of the set, whatever happened before.
+    /// GC-13.
     #[test]
     fn a_full_set_repairs_all_missed_changes(
         steps in proptest::collection::vec(step(), 0..40),

@@ -6,6 +6,7 @@ use super::*;
 use crate::world::{evicting, eviction as snapshot, timer as timer_of, tolerating as pod};
 
 /// The table of the specification: the stay of a Pod with these tolerations on a node with taints of these keys.
+/// NODE-48, NODE-49.
 #[test]
 fn the_first_toleration_of_each_taint_counts_and_the_shortest_decides() {
     let t = |key: &str, seconds: Value| {
@@ -44,6 +45,7 @@ fn does(snapshot: &Snapshot) -> String {
     if plan.cancels { format!("cancel, {then}") } else { then }
 }
 
+/// NODE-50, NODE-51, NODE-52, NODE-53.
 #[test]
 fn timers_are_started_kept_cancelled_and_due() {
     let (none, always) = (json!([]), json!([{"operator": "Exists"}]));
@@ -82,6 +84,7 @@ fn timers_are_started_kept_cancelled_and_due() {
 }
 
 /// Columns: tolerations, taints, timer, whether the timer was put off, seconds for which the node may be healthy.
+/// NODE-59.
 #[test]
 fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
     let (none, for_300) = (json!([]), json!([{"operator": "Exists", "tolerationSeconds": 300}]));
@@ -132,6 +135,7 @@ fn a_deletion_is_due_since_the_time_of_its_timer() {
     }
 }
 
+/// NODE-62.
 #[test]
 fn a_terminating_pod_with_the_condition_is_not_deleted_again() {
     let mut going = snapshot(&json!([]), Some("k"), None);

@@ -51,6 +51,7 @@ fn actions(plan: &Plan) -> Vec<String> {
     forecast.account.map(|account| account.lines()).unwrap_or_default()
 }
 
+/// NODE-65.
 #[test]
 fn the_oldest_of_too_many_ended_pods_are_removed_after_the_evicted_ones() {
     for (threshold, removed) in [
@@ -72,6 +73,7 @@ fn the_oldest_of_too_many_ended_pods_are_removed_after_the_evicted_ones() {
     }
 }
 
+/// NODE-65.
 #[test]
 fn pods_of_the_same_age_and_name_are_removed_in_the_order_of_their_namespaces() {
     let over = || json!({"status": {"phase": "Succeeded"}});
@@ -82,6 +84,7 @@ fn pods_of_the_same_age_and_name_are_removed_in_the_order_of_their_namespaces() 
     assert_eq!(plan.terminated[0].pod.meta.namespace.as_str(), "bazaar");
 }
 
+/// NODE-65.
 #[test]
 fn only_pending_running_and_unknown_pods_have_not_ended() {
     for (phase, expected) in
@@ -91,6 +94,7 @@ fn only_pending_running_and_unknown_pods_have_not_ended() {
     }
 }
 
+/// NODE-66.
 #[test]
 fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
     let taint = "node.kubernetes.io/out-of-service";
@@ -105,6 +109,7 @@ fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
     }
 }
 
+/// NODE-67, NODE-68.
 #[test]
 fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
     let (missing, origin) = (set(&["gone", "fresh"]), empty().now);
@@ -126,6 +131,7 @@ fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
     assert_eq!(plan.quarantine.due(&set(&["gone"]), now, period).count(), 0, "the quarantine of the node restarts");
 }
 
+/// NODE-72.
 #[test]
 fn a_pass_that_handles_only_some_due_nodes_is_followed_at_once() {
     let origin = empty().now;
@@ -139,6 +145,7 @@ fn a_pass_that_handles_only_some_due_nodes_is_followed_at_once() {
     assert_eq!(due, [&Text::new("b")]);
 }
 
+/// NODE-71, NODE-90.
 #[test]
 fn a_reason_applies_only_to_the_live_state_of_the_same_pod() {
     let judged = pod("p", 1, json!({"spec": {"nodeName": "n"}}));

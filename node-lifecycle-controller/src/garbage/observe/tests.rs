@@ -57,6 +57,7 @@ impl Cluster {
 /// Number of references from the cache to a running Pod: the store itself and the index by node.
 const CACHED: usize = 2;
 
+/// NODE-64.
 #[test]
 fn a_pass_reads_only_pods_that_it_can_act_on() {
     let cluster = Cluster::new(|_, _| {});
@@ -71,6 +72,7 @@ fn a_pass_reads_only_pods_that_it_can_act_on() {
     assert!(on_lost_nodes && snapshot.terminating.is_empty() && snapshot.unscheduled.is_empty());
 }
 
+/// NODE-64, NODE-66.
 #[test]
 fn terminating_and_ended_pods_are_read_if_they_can_be_removed() {
     let deleted = "2026-11-21T09:00:00Z";

@@ -27,6 +27,7 @@ mod tests {
     use super::*;
     use crate::objects::CachedPod;
 
+    /// NODE-45, NODE-47.
     #[test]
     fn a_pod_that_reports_ready_is_marked_while_its_node_is_not_ready() {
         use NodeReady as N;

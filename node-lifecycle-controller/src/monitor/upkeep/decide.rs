@@ -72,6 +72,7 @@ mod tests {
             .collect()
     }
 
+    /// NODE-29.
     #[test]
     fn labels_are_copied_to_their_older_names() {
         let none = Vec::<String>::new();

@@ -116,6 +116,7 @@ async fn hundreds_of_requests_share_one_http2_connection_and_respect_its_stream_
     assert!(server.most_at_once.load(Ordering::Relaxed) <= 20);
 }
 
+/// COMMON-24.
 #[tokio::test]
 async fn http1_is_used_if_the_server_does_not_support_http2() {
     let server = server(&[b"http/1.1"], 1, usize::MAX).await;
@@ -248,6 +249,7 @@ fn the_ping_timeout_of_urgent_requests_is_at_least_their_own_timeout() {
     }
 }
 
+/// COMMON-24.
 #[tokio::test]
 async fn pings_notice_a_dead_connection() {
     let server = server(&[b"h2"], 100, usize::MAX).await;

@@ -88,6 +88,7 @@ proptest! {
     }
 
     /// An error in the body of an object makes only this object unreadable.
+    /// COMMON-9.
     #[test]
     fn an_unreadable_object_leaves_the_others_readable(path in field(), value in anything()) {
         let mut odd = thing("odd");

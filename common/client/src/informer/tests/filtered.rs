@@ -105,6 +105,7 @@ impl Filter {
     }
 }
 
+/// COMMON-15.
 #[tokio::test(start_paused = true)]
 async fn only_objects_with_the_label_are_requested() {
     let (filter, _feed) = Filter::new().await;
@@ -123,6 +124,7 @@ async fn an_object_that_disappears_with_a_deletion_timestamp_is_gone_and_is_not_
     assert_eq!((filter.seen(), filter.reads()), (Vec::new(), 0));
 }
 
+/// COMMON-15.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_disappears_stays_in_the_cache_until_it_is_read() {
     let (filter, feed) = Filter::new().await;
@@ -146,6 +148,7 @@ async fn an_object_that_is_not_found_is_gone() {
     }
 }
 
+/// COMMON-15.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_still_exists_is_cached_and_read_again_at_growing_intervals() {
     let (filter, feed) = Filter::new().await;
@@ -259,6 +262,7 @@ async fn a_hidden_object_is_read_again_at_once_when_it_was_written() {
     assert_eq!((filter.seen(), filter.reads()), (vec!["~a 12".to_owned()], 2));
 }
 
+/// COMMON-15.
 #[tokio::test(start_paused = true)]
 async fn many_hidden_objects_are_read_ten_times_a_second() {
     let (filter, _feed) = Filter::new().await;

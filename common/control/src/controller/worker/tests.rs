@@ -215,6 +215,7 @@ impl World {
     }
 }
 
+/// COMMON-19, COMMON-53.
 #[tokio::test(start_paused = true)]
 async fn no_worker_acts_before_the_gate_is_open() {
     let world = world(Settings::new(), &[]);
@@ -224,6 +225,7 @@ async fn no_worker_acts_before_the_gate_is_open() {
     assert_eq!(world.after(1).await, [60_000]);
 }
 
+/// COMMON-33.
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_dropped_keys_replays_its_caches_when_it_leads() {
     for (keys, replays) in [(1, 0), (60_000, 1)] {
@@ -239,6 +241,7 @@ async fn a_standby_that_dropped_keys_replays_its_caches_when_it_leads() {
     }
 }
 
+/// COMMON-30, COMMON-34.
 #[tokio::test(start_paused = true)]
 async fn a_failing_key_backs_off_and_shows_its_error_until_it_succeeds() {
     let world = world(Settings::new(), &[Move::Fail, Move::Fail, Move::Fail]);
@@ -255,6 +258,7 @@ async fn a_failing_key_backs_off_and_shows_its_error_until_it_succeeds() {
     assert_eq!(world.running.queue().failures(&Key::new("ns", "a")), 0);
 }
 
+/// COMMON-32.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_one_sync_backs_that_key_off_and_nothing_else() {
     let world = world(Settings::new(), &[Move::Panic]);
@@ -268,6 +272,7 @@ async fn a_panic_in_one_sync_backs_that_key_off_and_nothing_else() {
     assert!(text.contains("nonet_sync_panics_total{name=\"test\"} 1"), "{text}");
 }
 
+/// COMMON-39, COMMON-69.
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_missing_or_waiting_key_is_not_synced_in_a_loop() {
     let world = world(Settings::new(), &[Move::GiveUp]);
@@ -294,6 +299,7 @@ async fn a_sync_chooses_when_its_key_comes_back() {
     assert!(acts[2] >= 481_005 && acts[2] < 481_010, "{acts:?}");
 }
 
+/// COMMON-31.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_retried_at_once_and_further_ones_after_their_back_off() {
     let script: Vec<Move> = (0..30).map(|_| Move::Again(Requeue::Conflict)).collect();
@@ -319,6 +325,7 @@ async fn a_sync_that_waits_for_a_failed_write_does_not_end_the_back_off() {
     assert!((60_000..60_015).contains(&acts[2]) && (10..15).contains(&(acts[3] - acts[2])), "{acts:?}");
 }
 
+/// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn shutting_down_waits_for_syncs_in_progress_and_takes_no_more_keys() {
     let world = world(Settings::new(), &[Move::Take(Duration::from_secs(7)), Move::Take(Duration::from_secs(3))]);
@@ -342,6 +349,7 @@ async fn a_standby_shuts_down_at_once() {
     assert!(world.puppet.acts.lock().is_empty());
 }
 
+/// COMMON-72.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_decides_without_the_gate_and_never_acts() {
     let world = world(Settings::new().with_shadow(true), &[]);
@@ -352,6 +360,7 @@ async fn a_shadow_decides_without_the_gate_and_never_acts() {
     assert_eq!(all["recent"][0]["actions"][0], "obey");
 }
 
+/// COMMON-73.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_a_shadow_wants_for_more_than_a_minute_is_a_difference() {
     let world = world(Settings::new().with_shadow(true), &[]);
@@ -382,6 +391,7 @@ async fn a_plan_is_due_in_shadow_mode_too() {
     assert_eq!((decided("ns/once").len(), decided("ns/at-once").len()), (1, 1), "no sync runs in a loop");
 }
 
+/// COMMON-92.
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_due_after_any_outcome_of_the_sync_before() {
     for trouble in
@@ -397,6 +407,7 @@ async fn a_plan_is_due_after_any_outcome_of_the_sync_before() {
     }
 }
 
+/// COMMON-92.
 #[tokio::test(start_paused = true)]
 async fn a_back_off_that_ends_before_the_plan_is_due_comes_first() {
     let world = world(Settings::new(), &[Move::Fail]);
@@ -413,6 +424,7 @@ async fn an_invalid_key_is_reported() {
     assert_eq!(world.running.explain(Some("ns/"))["error"], "bad key \"ns/\"");
 }
 
+/// COMMON-65.
 #[tokio::test(start_paused = true)]
 async fn readiness_names_a_cache_that_lost_touch_until_it_recovers() {
     let world = world(Settings::new(), &[]);
@@ -423,6 +435,7 @@ async fn readiness_names_a_cache_that_lost_touch_until_it_recovers() {
     assert_eq!(world.running.ready(), Ok(()));
 }
 
+/// COMMON-2, COMMON-13.
 #[tokio::test(start_paused = true)]
 async fn informers_follow_the_settings_of_the_operator() {
     let period = Duration::from_hours(1);
@@ -438,6 +451,7 @@ async fn informers_follow_the_settings_of_the_operator() {
     assert!(!brief.streaming && brief.metrics.is_none() && brief.resync.is_none());
 }
 
+/// COMMON-69.
 #[tokio::test(start_paused = true)]
 async fn long_plans_are_remembered_in_part() {
     let world = world(Settings::new().with_shadow(true), &[]);

@@ -10,6 +10,7 @@ fn hold() -> Value {
     })
 }
 
+/// COMMON-57.
 #[tokio::test(start_paused = true)]
 async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
     let server = Server::new();
@@ -33,6 +34,7 @@ async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
     assert_eq!(a.status.summary(), "leads");
 }
 
+/// COMMON-57.
 #[tokio::test(start_paused = true)]
 async fn a_leader_ends_when_its_lease_is_held_and_no_standby_takes_over() {
     let server = Server::new();
@@ -50,6 +52,7 @@ async fn a_leader_ends_when_its_lease_is_held_and_no_standby_takes_over() {
     assert_eq!(server.holder(), HOLDER_OF_HOLDS);
 }
 
+/// COMMON-52.
 #[tokio::test(start_paused = true)]
 async fn a_lease_deleted_under_its_leader_is_left_to_that_leader() {
     let server = Server::new();
@@ -73,6 +76,7 @@ async fn a_lease_deleted_under_its_leader_is_left_to_that_leader() {
     assert!(took >= SECOND * 10 && took <= SECOND * 24, "{took:?}");
 }
 
+/// COMMON-78.
 #[tokio::test(start_paused = true)]
 async fn an_annotation_gives_the_time_until_which_a_second_writer_is_expected() {
     let server = Server::new();

@@ -175,6 +175,7 @@ async fn leading_a(server: &Server) -> Container {
     a
 }
 
+/// COMMON-59, COMMON-60.
 #[tokio::test(start_paused = true)]
 async fn a_new_version_gets_the_lease_within_a_second_of_asking_and_is_ready_after_its_probation() {
     let server = Server::new();
@@ -208,6 +209,7 @@ async fn a_new_version_gets_the_lease_within_a_second_of_asking_and_is_ready_aft
     assert_eq!((a.starts(), b.starts()), (2, 1), "no standby asks for the Lease any more");
 }
 
+/// COMMON-60, COMMON-61.
 #[tokio::test(start_paused = true)]
 async fn a_version_that_crashes_on_probation_is_replaced_by_the_old_version_for_good() {
     let server = Server::new();
@@ -244,6 +246,7 @@ async fn a_version_that_crashes_on_probation_is_replaced_by_the_old_version_for_
     until(&[&a, &b], SECOND * 10, || b.leads()).await;
 }
 
+/// COMMON-59.
 #[tokio::test(start_paused = true)]
 async fn a_new_version_gets_the_lease_although_old_standbys_wait() {
     for seed in 0..4 {
@@ -261,6 +264,7 @@ async fn a_new_version_gets_the_lease_although_old_standbys_wait() {
     }
 }
 
+/// COMMON-64.
 #[tokio::test(start_paused = true)]
 async fn a_reserved_lease_that_is_not_taken_goes_to_another_candidate_after_five_seconds() {
     let server = Server::new();
@@ -292,6 +296,7 @@ async fn a_version_that_always_crashes_leads_once() {
     assert!(a.ready().is_ok() && standby.ready().is_ok() && b.ready().is_err());
 }
 
+/// COMMON-61.
 #[tokio::test(start_paused = true)]
 async fn a_failed_version_leads_when_it_is_alone() {
     let server = Server::new();
@@ -331,6 +336,7 @@ async fn another_replica_of_a_version_on_probation_is_not_ready_either() {
     assert_eq!((leader.leads(), leader.ready(), standby.ready()), (true, Ok(()), Ok(())));
 }
 
+/// COMMON-62.
 #[tokio::test(start_paused = true)]
 async fn a_roll_back_needs_no_probation() {
     let server = Server::new();
@@ -357,6 +363,7 @@ async fn a_roll_back_needs_no_probation() {
     assert_eq!(annotation(&server, probation::PRECEDED_BY).as_deref(), Some(B));
 }
 
+/// COMMON-62.
 #[tokio::test(start_paused = true)]
 async fn a_roll_back_in_the_middle_of_a_probation_is_no_failure() {
     let server = Server::new();
@@ -372,6 +379,7 @@ async fn a_roll_back_in_the_middle_of_a_probation_is_no_failure() {
     until(&[&a, &b], SECOND * 10, || b.leads()).await;
 }
 
+/// COMMON-63.
 #[tokio::test(start_paused = true)]
 async fn no_standby_asks_a_leader_on_probation_for_its_lease() {
     let server = Server::new();
@@ -389,6 +397,7 @@ async fn no_standby_asks_a_leader_on_probation_for_its_lease() {
     assert!(c.leads() && [&a, &b, &c].iter().all(|each| each.ready() == Ok(())));
 }
 
+/// COMMON-59.
 #[tokio::test(start_paused = true)]
 async fn a_standby_does_not_ask_before_its_caches_are_full() {
     let server = Server::new();
@@ -503,6 +512,7 @@ impl Drop for ClientGo {
     }
 }
 
+/// COMMON-63.
 #[tokio::test(start_paused = true)]
 async fn a_client_go_leader_is_not_asked_for_its_lease_and_outdated_annotations_are_ignored() {
     let server = Server::new();

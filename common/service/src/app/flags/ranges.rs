@@ -36,6 +36,7 @@ pub(super) fn check(flag: &str, value: i64) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    /// ENDPOINTSLICE-71.
     #[test]
     fn values_out_of_range_are_refused_with_upstreams_error() {
         for (flag, value, error) in [

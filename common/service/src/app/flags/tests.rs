@@ -95,6 +95,7 @@ fn boolean_flags_of_a_controller_have_gos_syntax() {
     assert!(error.contains("--enable-garbage-collector") && error.contains("maybe"), "{error}");
 }
 
+/// COMMON-13, COMMON-41, COMMON-85, COMMON-93, COMMON-96, COMMON-100.
 #[test]
 fn defaults_match_upstream() {
     let o = run(&[]);
@@ -127,6 +128,7 @@ fn defaults_match_upstream() {
     assert!(o.client.kubeconfig.is_none() && o.client.master.is_none());
 }
 
+/// COMMON-85.
 #[test]
 fn flags_override_defaults() {
     let o = run(&[
@@ -190,6 +192,7 @@ fn boolean_flags_need_no_value() {
     assert!(run(&["--secure-port=0"]).server.secure.is_none());
 }
 
+/// COMMON-87.
 #[test]
 fn the_first_entry_that_names_a_controller_decides() {
     let chosen = |list: &str| names(&run(&[&format!("--controllers={list}")]));
@@ -199,6 +202,7 @@ fn the_first_entry_that_names_a_controller_decides() {
     assert_eq!(chosen("*,-job,-garbagecollector").len(), 2, "names of other services are no error");
 }
 
+/// COMMON-93.
 #[test]
 fn a_rate_of_zero_or_less_sets_no_limit() {
     assert_eq!(run(&["--kube-api-qps=-1"]).rate, None);
@@ -206,6 +210,7 @@ fn a_rate_of_zero_or_less_sets_no_limit() {
     assert_eq!(run(&["--kube-api-qps=50"]).rate, Some((50.0, 30)));
 }
 
+/// COMMON-88.
 #[test]
 fn an_unknown_gate_is_ignored_with_a_warning() {
     let o = run(&["--feature-gates=Newfangled=true,PodDeletionCost=false,LogarithmicScaleDown=true"]);
@@ -217,6 +222,7 @@ fn an_unknown_gate_is_ignored_with_a_warning() {
     assert!(run(&["--feature-gates=AllAlpha=true"]).warnings.is_empty());
 }
 
+/// COMMON-88.
 #[test]
 fn gates_of_the_common_code_can_be_switched_or_are_fixed() {
     assert!(run(&[]).settings.gate(&WATCH_LIST_CLIENT));
@@ -234,6 +240,7 @@ fn gates_of_the_common_code_can_be_switched_or_are_fixed() {
     );
 }
 
+/// COMMON-88.
 #[test]
 fn a_gate_needs_the_gate_that_it_depends_on() {
     let gate = |name| FeatureGate { name, default: false, locked: false, help: "" };
@@ -296,6 +303,7 @@ fn flags_configure_tls() {
     assert_eq!(o.warnings, ["--tls-min-version=VersionTLS10: the oldest version that is served is VersionTLS12"]);
 }
 
+/// COMMON-83.
 #[test]
 fn flags_limit_metrics_and_labels() {
     let o = run(&[
@@ -311,6 +319,7 @@ fn flags_limit_metrics_and_labels() {
     assert_eq!(o.metrics_manifest.as_deref(), Some("/m".as_ref()));
 }
 
+/// COMMON-8.
 #[test]
 fn lists_and_watches_use_protobuf_unless_json_is_set() {
     assert_eq!(run(&[]).preferred_format, Format::Protobuf);
@@ -321,6 +330,7 @@ fn lists_and_watches_use_protobuf_unless_json_is_set() {
     assert_eq!(run(&["--kube-api-content-type=application/json"]).preferred_format, Format::Json);
 }
 
+/// COMMON-86.
 #[test]
 fn flags_without_effect_are_accepted_with_one_warning() {
     assert!(run(&["--profiling", "--use-service-account-credentials=false"]).warnings.is_empty());
@@ -347,6 +357,7 @@ fn flags_without_effect_are_accepted_with_one_warning() {
     assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(1));
 }
 
+/// COMMON-51, COMMON-68, COMMON-88, COMMON-89.
 #[test]
 fn errors_are_one_clear_line() {
     for (arguments, expected) in [
@@ -414,6 +425,7 @@ fn errors_are_one_clear_line() {
     }
 }
 
+/// COMMON-89.
 #[test]
 fn help_lists_gates_and_tuned_values_and_no_hidden_flags() {
     for argument in ["--help", "-h"] {

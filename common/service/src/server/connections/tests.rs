@@ -95,6 +95,7 @@ impl Pipe {
     }
 }
 
+/// COMMON-97.
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_is_dropped_after_ten_seconds() {
     for tls in [true, false] {
@@ -194,6 +195,7 @@ async fn silent_http1(from: [u8; 4], to: SocketAddr) -> std::io::Result<TlsStrea
     handshake(socket.connect(to).await?, &["http/1.1"]).await
 }
 
+/// COMMON-97.
 #[tokio::test]
 async fn silent_connections_never_block_a_probe() {
     let settings = server::Settings { secure: Some(([127, 0, 0, 1], 0).into()), ..server::Settings::default() };

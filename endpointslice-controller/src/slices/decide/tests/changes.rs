@@ -316,6 +316,7 @@ fn same(part: &Plan, whole: &Plan) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
+    /// ENDPOINTSLICE-34.
     #[test]
     fn a_plan_from_the_changes_equals_a_plan_from_everything(
         states in prop::collection::vec(any_state(), 0..PODS),
@@ -353,6 +354,7 @@ fn change(pods: &mut Pods, index: usize, ready: bool) {
     pods.put(Arc::new(changed));
 }
 
+/// ENDPOINTSLICE-34.
 #[test]
 fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
     for pods in [500, 5_000] {
@@ -376,6 +378,7 @@ fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
     }
 }
 
+/// ENDPOINTSLICE-34.
 #[test]
 fn other_changes_make_a_sync_consider_everything() {
     let is_part = |world: &World| Scope::changed(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices).is_some();

@@ -161,6 +161,7 @@ fn bound(world: &Snapshot, kind: AddressType) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
+    /// ENDPOINTSLICE-19, ENDPOINTSLICE-23, ENDPOINTSLICE-29, ENDPOINTSLICE-33, ENDPOINTSLICE-39, ENDPOINTSLICE-78.
     #[test]
     fn ports_and_families_are_packed_with_few_writes_and_no_endpoint_is_missing_in_between(
         rounds in proptest::collection::vec((proptest::collection::vec(look(), 24), any::<bool>()), 1..6),
@@ -231,6 +232,7 @@ fn with(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Slice> {
     slice(name, pods)
 }
 
+/// ENDPOINTSLICE-26, ENDPOINTSLICE-33.
 #[test]
 fn a_change_of_the_port_moves_no_endpoint_to_another_slice() {
     let mut world = snapshot((0..150).map(pod), 100);
@@ -253,6 +255,7 @@ fn draft(base: &Arc<Slice>, pods: impl IntoIterator<Item = usize>) -> Draft {
     Draft { base: Some(Arc::clone(base)), ..Draft::of(&slice("x", pods)) }
 }
 
+/// ENDPOINTSLICE-33, ENDPOINTSLICE-78.
 #[test]
 fn a_moved_endpoint_is_added_before_it_is_removed() {
     // The endpoints of a move to b, those of b to c.
@@ -263,6 +266,7 @@ fn a_moved_endpoint_is_added_before_it_is_removed() {
     assert_eq!((names, out.create.len(), out.delete.len()), (vec!["c", "b", "a"], 0, 0));
 }
 
+/// ENDPOINTSLICE-33.
 #[test]
 fn slices_that_exchange_endpoints_take_one_more_write() {
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
@@ -287,6 +291,7 @@ fn slices_that_exchange_endpoints_take_one_more_write() {
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (0, 3, 0));
 }
 
+/// ENDPOINTSLICE-31.
 #[test]
 fn a_new_slice_replaces_the_slice_with_the_most_endpoints_in_common() {
     let (a, b) = (with("a", 0..3), with("b", 3..6));
@@ -299,6 +304,7 @@ fn a_new_slice_replaces_the_slice_with_the_most_endpoints_in_common() {
     assert_eq!(shown, [("b", 4), ("a", 2)]);
 }
 
+/// ENDPOINTSLICE-32.
 #[test]
 fn a_slice_of_another_owner_is_not_reused() {
     let create = vec![Draft { base: None, ..Draft::of(&slice("x", 0..2)) }];
@@ -306,6 +312,7 @@ fn a_slice_of_another_owner_is_not_reused() {
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 0, 1));
 }
 
+/// ENDPOINTSLICE-39, ENDPOINTSLICE-40.
 #[test]
 fn ready_endpoints_are_hinted_to_their_zone_or_node() {
     let one = [Look { exists: true, ready: true, port: 8080, families: 0 }];
@@ -341,6 +348,7 @@ fn ready_endpoints_are_hinted_to_their_zone_or_node() {
     }
 }
 
+/// ENDPOINTSLICE-41.
 #[test]
 fn a_distribution_keeps_its_name_from_the_service() {
     let name = |spec: Value| {
@@ -357,6 +365,7 @@ fn a_distribution_keeps_its_name_from_the_service() {
     assert_eq!(Distribution::of(&hinted).name(&hinted), None);
 }
 
+/// ENDPOINTSLICE-23.
 #[test]
 fn many_ports_on_many_different_pods_are_resolved_by_search() {
     let ports: Vec<Value> = (0..100)
@@ -379,6 +388,7 @@ fn many_ports_on_many_different_pods_are_resolved_by_search() {
     assert_eq!((last.ports.len(), last.ports[7].port), (100, Some(106)));
 }
 
+/// ENDPOINTSLICE-20.
 #[test]
 fn a_recreated_service_with_another_family_has_slices_of_that_family_only() {
     let old = [slice("a", 0..2), slice("b", 2..3)];
@@ -400,6 +410,7 @@ fn a_recreated_service_with_another_family_has_slices_of_that_family_only() {
     assert_eq!(gone, ["a", "b"], "deleted after the other writes");
 }
 
+/// ENDPOINTSLICE-19.
 #[test]
 fn a_pod_of_another_family_is_neither_an_endpoint_nor_a_failure() {
     let four = Look { exists: true, ready: true, port: 8080, families: 0 };
@@ -415,6 +426,7 @@ fn a_pod_of_another_family_is_neither_an_endpoint_nor_a_failure() {
     assert_eq!(plan.writes[0].left_out, Vec::<String>::new());
 }
 
+/// ENDPOINTSLICE-24.
 #[test]
 fn new_slices_beyond_the_limit_of_ports_are_deferred_to_the_next_sync() {
     let look = |port| Look { exists: true, ready: true, port, families: 0 };

@@ -74,6 +74,7 @@ mod tests {
         plan.chosen.iter().map(|chosen| &*chosen.node.metadata.name).collect()
     }
 
+    /// NODE-33, NODE-35.
     #[test]
     fn each_zone_with_a_token_taints_one_node() {
         let now = start();
@@ -88,6 +89,7 @@ mod tests {
         assert_eq!((names(&plan).len(), plan.requeue_after()), (0, None), "a stopped zone");
     }
 
+    /// NODE-16.
     #[test]
     fn a_blind_process_taints_no_node() {
         let now = start();
@@ -97,6 +99,7 @@ mod tests {
         assert_eq!((names(&plan).len(), plan.requeue_after()), (0, Some(Duration::from_secs(5))));
     }
 
+    /// NODE-41.
     #[test]
     fn a_node_with_a_new_heartbeat_no_longer_waits() {
         let now = start();
@@ -107,6 +110,7 @@ mod tests {
         assert_eq!(plan.requeue_after(), Some(Duration::from_millis(1)), "the next node follows at once");
     }
 
+    /// NODE-43, NODE-44, NODE-85.
     #[test]
     fn a_large_share_raises_one_alarm_and_the_limit_is_not_exceeded() {
         let now = start();

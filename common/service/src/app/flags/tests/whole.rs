@@ -94,6 +94,7 @@ const WHOLE: &[&str] = &[
     "--terminated-pod-gc-threshold=1000",
 ];
 
+/// COMMON-85, COMMON-86.
 #[test]
 fn a_full_upstream_command_line_is_accepted_with_hyphens_and_with_underscores() {
     let options = run(WHOLE);

@@ -33,6 +33,7 @@ fn lapse(kinds: &[(&'static str, bool)]) -> Action {
     Action::Lapse(kinds.iter().map(|(kind, is_missing)| Lapsed { kind, is_missing: *is_missing }).collect())
 }
 
+/// NODE-6, NODE-8, NODE-9.
 #[test]
 fn a_node_is_silent_after_its_grace_period_and_not_before() {
     let ready = || node(Some(("True", "KubeletReady")), &[]);
@@ -53,6 +54,7 @@ fn a_node_is_silent_after_its_grace_period_and_not_before() {
 }
 
 /// The table of the specification.
+/// NODE-23, NODE-24, NODE-25, NODE-26.
 #[test]
 fn taints_follow_from_the_condition() {
     use Cause::{NotReady, Unreachable};
@@ -85,6 +87,7 @@ fn a_waiting_node_is_not_made_to_wait_again() {
     assert_eq!(does(&waits).0, None);
 }
 
+/// NODE-18, NODE-80.
 #[test]
 fn grace_periods_start_with_the_live_view() {
     let silent = || snapshot(node(Some(("True", "r")), &[]), 1000);
@@ -97,6 +100,7 @@ fn grace_periods_start_with_the_live_view() {
     assert_eq!(does(&recovered), (None, Some(30)));
 }
 
+/// NODE-16, NODE-17, NODE-80.
 #[test]
 fn a_blind_process_judges_no_node_and_requests_evidence_of_a_live_view() {
     let silent = || snapshot(node(Some(("True", "r")), &[]), 1000);
@@ -115,6 +119,7 @@ fn a_blind_process_judges_no_node_and_requests_evidence_of_a_live_view() {
     assert!(plan.judged.is_empty());
 }
 
+/// NODE-37.
 #[test]
 fn silent_nodes_count_as_not_ready_before_their_conditions_are_written() {
     let mut last = snapshot(node(Some(("True", "r")), &[]), 51);
@@ -127,6 +132,7 @@ fn silent_nodes_count_as_not_ready_before_their_conditions_are_written() {
     assert_eq!(decide(&last).disruption, Disruption::None, "an excluded node changes nothing");
 }
 
+/// NODE-38, NODE-39.
 #[test]
 fn a_total_disruption_removes_taints_and_its_end_restarts_grace_periods() {
     let mut down = snapshot(node(Some(("Unknown", STOPPED.0)), &["unreachable"]), 1000);
