@@ -37,6 +37,7 @@ fn updated(size: i64, change: impl FnOnce(&mut Value)) -> Vec<String> {
     state.waiting.into_iter().chain(state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"))).collect()
 }
 
+/// DEPLOYMENT-91.
 #[tokio::test(start_paused = true)]
 async fn the_status_of_a_large_replica_set_is_debounced() {
     let ready = |set: &mut Value| set["status"]["readyReplicas"] = json!(7);
@@ -47,6 +48,7 @@ async fn the_status_of_a_large_replica_set_is_debounced() {
     }
 }
 
+/// DEPLOYMENT-91.
 #[tokio::test(start_paused = true)]
 async fn other_changes_of_a_large_replica_set_are_not_debounced() {
     let changes: [fn(&mut Value); 4] = [

@@ -92,6 +92,7 @@ async fn a_pod_enqueues_the_set_that_controls_it() {
     assert_eq!(deleted(&pod("a").deleting()), ["shop/web in 3"], "the end of a terminating Pod is debounced");
 }
 
+/// REPLICASET-78.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_status_is_debounced_and_a_change_of_a_spec_is_not() {
     let set = |version: &str, generation: i64| -> Arc<Set<ReplicaSets>> {
@@ -110,6 +111,7 @@ async fn a_change_of_a_status_is_debounced_and_a_change_of_a_spec_is_not() {
     assert_eq!(updated(set("1", 1), set("1", 1), Origin::Resync), ["web"]);
 }
 
+/// REPLICASET-78.
 #[tokio::test(start_paused = true)]
 async fn the_debounce_grows_with_the_size_of_the_set() {
     for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
