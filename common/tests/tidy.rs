@@ -10,6 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+#[path = "tidy/language.rs"]
+mod language;
+
 const HASH_ORDER: &str = "nothing that decides depends on hash order; see common::map";
 
 /// What decides must not contain, and why.

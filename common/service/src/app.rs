@@ -27,7 +27,8 @@ use crate::{
 };
 
 pub use assembly::{Assembly, Leadership, Parts, Stopped, assemble};
-pub use flags::{Options, Parsed, parse};
+pub use flags::{Options, Parsed, command, parse};
+pub use process::register_metrics;
 
 /// What a binary is.
 #[derive(Clone, Copy)]
@@ -52,12 +53,12 @@ pub struct Definition {
 
 impl Definition {
     /// The gates its loops know, and those of the machinery.
-    pub(crate) fn all_gates(&self) -> Vec<FeatureGate> {
+    pub fn all_gates(&self) -> Vec<FeatureGate> {
         [self.gates, &[WATCH_LIST_CLIENT]].concat()
     }
 
     /// The values behind `--tune` that its loops know, and those of the machinery.
-    pub(crate) fn all_tunes(&self) -> Vec<Tune> {
+    pub fn all_tunes(&self) -> Vec<Tune> {
         [self.tunes, &[SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]].concat()
     }
 

@@ -50,6 +50,11 @@ const BACKLOG: u32 = 1024;
 /// Largest body read.
 const BODY: usize = 4096;
 
+/// Registers the metrics of `/metrics/slis`, the results of health checks.
+pub fn register_metrics(slis: &Metrics) {
+    Health::new("healthz", slis);
+}
+
 /// What is served and where.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
