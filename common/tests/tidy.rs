@@ -258,7 +258,10 @@ fn what_decides_is_pure() {
         }
     }
     // A sync awaits `io`, and is as pure as what decides otherwise.
-    let syncs = controllers().into_iter().flat_map(|name| sources(&name)).filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
+    let syncs = controllers()
+        .into_iter()
+        .flat_map(|name| sources(&name))
+        .filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
     for path in syncs {
         for (number, line) in code(&path) {
             let line = line.replace("async ", "").replace(".await", "").replace("Io<", "");

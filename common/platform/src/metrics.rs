@@ -285,7 +285,8 @@ mod tests {
         metrics.counter("things_total", Stability::Beta, "Things", &["kind"]);
         metrics.histogram("age_seconds", Stability::Alpha, "Age", &[], [1.0]);
         let known = catalogue.lock();
-        let things = Description { kind: "counter", stability: Stability::Beta, help: "Things".to_owned(), labels: &["kind"] };
+        let things =
+            Description { kind: "counter", stability: Stability::Beta, help: "Things".to_owned(), labels: &["kind"] };
         assert_eq!(known.get("things_total"), Some(&things));
         assert_eq!(known.get("age_seconds").map(|age| age.kind), Some("histogram"));
     }

@@ -223,7 +223,8 @@ fn repetitions(source: &str) -> Vec<Finding> {
                 && !has_more
                 && repeats(comment, name)
             {
-                let why = "the comment repeats the name: say the unit, the range, the default or the invariant".to_owned();
+                let why =
+                    "the comment repeats the name: say the unit, the range, the default or the invariant".to_owned();
                 found.push(Finding { line: at, phrase: comment.to_owned(), why });
             }
             first = None;
@@ -254,7 +255,8 @@ fn held() -> Vec<String> {
     for name in crates().into_iter().filter(|name| !name.starts_with("e2e")) {
         held.extend(files(&name, ".rs"));
     }
-    for (directory, endings) in [("deploy", [".yaml", ".md"]), (".github", [".yml", ".md"]), ("docs", [".md", ".toml"])] {
+    for (directory, endings) in [("deploy", [".yaml", ".md"]), (".github", [".yml", ".md"]), ("docs", [".md", ".toml"])]
+    {
         held.extend(endings.iter().flat_map(|ending| files(directory, ending)));
     }
     let pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "Cargo.toml", "common/fuzz/README.md"];
@@ -278,8 +280,11 @@ fn language() {
     let (mut wrong, mut later, mut clean) = (Vec::new(), 0, Vec::new());
     for path in held() {
         let found = findings(&path, &read(&path));
-        let found: Vec<String> =
-            found.iter().filter(|finding| !is_allowed(&path, finding)).map(|finding| format!("{path}:{finding}")).collect();
+        let found: Vec<String> = found
+            .iter()
+            .filter(|finding| !is_allowed(&path, finding))
+            .map(|finding| format!("{path}:{finding}"))
+            .collect();
         if !pending.contains(&path.as_str()) {
             wrong.extend(found);
         } else if found.is_empty() {
@@ -322,7 +327,9 @@ fn language_takes_no_more_comments_than_now() {
         println!("{name}: {now} lines of comments for 100 lines of code");
         match DENSITY.iter().find(|(known, _)| *known == name) {
             Some((_, most)) if now <= *most => {}
-            Some((_, most)) => wrong.push(format!("{name}: {now} lines of comments for 100 lines of code, at most {most}")),
+            Some((_, most)) => {
+                wrong.push(format!("{name}: {now} lines of comments for 100 lines of code, at most {most}"))
+            }
             None => wrong.push(format!("{name}: its density of comments, {now}, is not in DENSITY")),
         }
     }
@@ -357,10 +364,10 @@ mod tests {
         for text in ["Overheard it.", "A takeover-like thing", "Looking atoms", "The rollback"] {
             assert_eq!(found("a.md", text), Vec::new(), "{text}");
         }
-        assert_eq!(found("a.md", "A roll-back by Resource versions"), [
-            (1, "roll-back".to_owned()),
-            (1, "resource versions".to_owned())
-        ]);
+        assert_eq!(
+            found("a.md", "A roll-back by Resource versions"),
+            [(1, "roll-back".to_owned()), (1, "resource versions".to_owned())]
+        );
     }
 
     #[test]
@@ -371,9 +378,12 @@ mod tests {
 
     #[test]
     fn comments_that_repeat_a_name_are_recognized() {
-        for (comment, name) in
-            [("The name.", "name"), ("Name of the Lease.", "lease_name"), ("A queue metrics.", "QueueMetrics"), ("Its uid", "uid")]
-        {
+        for (comment, name) in [
+            ("The name.", "name"),
+            ("Name of the Lease.", "lease_name"),
+            ("A queue metrics.", "QueueMetrics"),
+            ("Its uid", "uid"),
+        ] {
             assert!(repeats(comment, name), "{comment} {name}");
         }
         for (comment, name) in [("The name of the Lease.", "name"), ("", "name"), ("Seconds.", "timeout")] {

@@ -118,7 +118,11 @@ pub(super) fn page() -> String {
             *text += &format!("\n{title}\n\n{content}");
         }
     };
-    section(&mut text, "## Every controller".to_owned(), "`NAME --version` and `NAME --help` print and end.\n".to_owned());
+    section(
+        &mut text,
+        "## Every controller".to_owned(),
+        "`NAME --version` and `NAME --help` print and end.\n".to_owned(),
+    );
     let mut headings: Vec<&str> = Vec::new();
     for flag in &shared {
         if !headings.contains(&&*flag.heading) {
@@ -170,7 +174,8 @@ mod tests {
     fn every_flag_of_our_own_exists_and_is_hidden_nowhere() {
         for name in OWN {
             let has = |are_hidden| {
-                let mut all = commands().into_iter().flat_map(|(definition, command)| flags(definition, &command, are_hidden));
+                let mut all =
+                    commands().into_iter().flat_map(|(definition, command)| flags(definition, &command, are_hidden));
                 all.any(|flag| flag.name == name)
             };
             assert_eq!((has(false), has(true)), (true, false), "{name}");

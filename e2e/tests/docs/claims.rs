@@ -47,7 +47,8 @@ fn claims(page: &str) -> Vec<(Option<Number>, String, usize)> {
         if let Some(rest) = text.strip_prefix("- **") {
             let (word, rest) = rest.split_once("**").unwrap_or((rest, ""));
             // Other items may begin in bold, too.
-            let is_claim = word.contains('-') && word.split('-').next().is_some_and(|p| p.bytes().all(|b| b.is_ascii_uppercase()));
+            let is_claim =
+                word.contains('-') && word.split('-').next().is_some_and(|p| p.bytes().all(|b| b.is_ascii_uppercase()));
             is_open = is_claim;
             if is_claim {
                 claims.push((number(word), rest.trim_end().to_owned(), line));
@@ -80,7 +81,7 @@ fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<Str
     let mut wrong = Vec::new();
     let mut known: BTreeMap<Number, (String, bool)> = BTreeMap::new();
     for (path, text) in pages {
-        let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".md");
+        let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".md").trim_end_matches("-controller");
         let prefix = PREFIXES.iter().find(|(_, page)| *page == name).map(|(prefix, _)| *prefix);
         let Some(prefix) = prefix else {
             wrong.push(format!("{path}: no prefix of claims belongs to this page"));
@@ -95,7 +96,8 @@ fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<Str
                     next += 1;
                 }
                 other => {
-                    let found = other.map_or_else(|| "something else".to_owned(), |(prefix, n)| format!("{prefix}-{n}"));
+                    let found =
+                        other.map_or_else(|| "something else".to_owned(), |(prefix, n)| format!("{prefix}-{n}"));
                     wrong.push(format!("{path}:{line}: the next claim is {expected}, not {found}"));
                     break;
                 }
@@ -118,7 +120,9 @@ fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<Str
     for ((prefix, n), (place, is_marked)) in &known {
         match (cited.contains(&(prefix.clone(), *n)), is_marked) {
             (true, true) => wrong.push(format!("{place}: a test cites {prefix}-{n}, so that the mark is wrong")),
-            (false, false) => wrong.push(format!("{place}: no test cites {prefix}-{n}; the claim has to end with{UNTESTED:?}")),
+            (false, false) => {
+                wrong.push(format!("{place}: no test cites {prefix}-{n}; the claim has to end with{UNTESTED:?}"))
+            }
             _ => {}
         }
     }
@@ -131,7 +135,9 @@ fn every_claim_is_cited_or_marked_and_every_citation_resolves() {
         return;
     }
     let all = files();
-    let is_page = |path: &&String| path.starts_with(&format!("{DIRECTORY}/")) && path.ends_with(".md") && !path.ends_with("/README.md");
+    let is_page = |path: &&String| {
+        path.starts_with(&format!("{DIRECTORY}/")) && path.ends_with(".md") && !path.ends_with("/README.md")
+    };
     let pages: Vec<_> = all.iter().filter(is_page).map(|path| (path.clone(), read(path))).collect();
     assert!(!pages.is_empty(), "{DIRECTORY} has no pages");
     let is_source = |path: &&String| path.ends_with(".rs") && !path.starts_with("e2e/tests/docs/");

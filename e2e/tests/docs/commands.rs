@@ -1,13 +1,7 @@
 //! The commands of `console` blocks: packages, programs, tests, flags and files that they name exist, and those that are quick and
 //! safe are run.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    process::Command,
-};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use e2e::{controllers, skips};
 
@@ -104,7 +98,9 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     }
     commands.push(words);
     for words in &mut commands {
-        if let Some(at) = words.iter().position(|word| word.starts_with(['>', '<']) || word.ends_with('>') || word == "2>/dev/null") {
+        if let Some(at) =
+            words.iter().position(|word| word.starts_with(['>', '<']) || word.ends_with('>') || word == "2>/dev/null")
+        {
             words.truncate(at);
         }
     }
@@ -146,7 +142,8 @@ impl Workspace {
             programs.push(package.to_owned());
         }
         let bins = fs::read_dir(root().join(directory).join("src/bin")).into_iter().flatten();
-        programs.extend(bins.map(|entry| entry.unwrap().file_name().to_str().unwrap().trim_end_matches(".rs").to_owned()));
+        programs
+            .extend(bins.map(|entry| entry.unwrap().file_name().to_str().unwrap().trim_end_matches(".rs").to_owned()));
         programs
     }
 
@@ -161,7 +158,10 @@ impl Workspace {
 /// The long flags that the help of a program lists.
 fn flags_of_help(help: &str) -> BTreeSet<String> {
     let words = help.split(|c: char| c.is_whitespace() || ",`[]()=".contains(c));
-    words.filter(|word| word.starts_with("--") && word.len() > 2).map(|word| word.trim_end_matches('.').to_owned()).collect()
+    words
+        .filter(|word| word.starts_with("--") && word.len() > 2)
+        .map(|word| word.trim_end_matches('.').to_owned())
+        .collect()
 }
 
 fn help(program: &str) -> BTreeSet<String> {
@@ -228,7 +228,10 @@ fn check_cargo(workspace: &Workspace, words: &[String]) -> Option<String> {
     while let Some(word) = rest.next() {
         match word.as_str() {
             // `-qp` is `-q -p`.
-            short if short == "--package" || (!short.starts_with("--") && short.starts_with('-') && short.ends_with('p')) => {
+            short
+                if short == "--package"
+                    || (!short.starts_with("--") && short.starts_with('-') && short.ends_with('p')) =>
+            {
                 let name = rest.next()?;
                 if workspace.directory(name).is_none() {
                     return Some(format!("there is no package {name}"));
@@ -303,8 +306,14 @@ fn check_script(script: &str, arguments: &[String]) -> Option<String> {
     names.find(|name| !text.contains(*name)).map(|name| format!("{script} has no flag {name}"))
 }
 
-/// What is wrong with a command, given by its words.
+/// What is wrong with a command, given by its words, or with one whose output it takes.
 fn trouble(workspace: &Workspace, words: &[String]) -> Option<String> {
+    let inner = words.iter().filter_map(|word| word.split_once("$(")?.1.rsplit_once(')'));
+    let inner = inner.flat_map(|(line, _)| commands(line)).find_map(|words| trouble_of_one(workspace, &words));
+    inner.or_else(|| trouble_of_one(workspace, words))
+}
+
+fn trouble_of_one(workspace: &Workspace, words: &[String]) -> Option<String> {
     let words: Vec<String> = words.iter().skip_while(|word| is_assignment(word)).cloned().collect();
     let (program, arguments) = words.split_first()?;
     match program.as_str() {
@@ -315,7 +324,9 @@ fn trouble(workspace: &Workspace, words: &[String]) -> Option<String> {
         script if [".ci/", "deploy/", "e2e/"].iter().any(|directory| script.starts_with(directory)) => {
             check_script(script, arguments)
         }
-        program if controllers::ALL.iter().any(|definition| definition.name == program) => check_flags(program, arguments),
+        program if controllers::ALL.iter().any(|definition| definition.name == program) => {
+            check_flags(program, arguments)
+        }
         "playground" => check_flags("playground", arguments),
         word if SHELL.contains(&word) => None,
         program if OTHERS.iter().any(|(known, _)| *known == program) => None,
@@ -340,11 +351,19 @@ fn shown(fence: &markdown::Fence) -> Vec<(usize, String)> {
     shown
 }
 
-/// All commands of all pages: page, line and words.
+/// Whether a word stands for a name that the reader chooses, such as `NAME`.
+fn has_placeholder(line: &str) -> bool {
+    let is_upper = |word: &str| word.len() > 1 && word.bytes().all(|b| b.is_ascii_uppercase());
+    line.split([' ', '/', '-']).any(is_upper) || line.contains("...")
+}
+
+/// All commands of all pages, in blocks and those of cargo in sentences: page, line and words.
 fn all() -> Vec<(String, usize, Vec<String>)> {
     let mut all = Vec::new();
     for page in pages() {
-        for fence in markdown::parse(&read(&page)).fences.iter().filter(|fence| ["console", "sh"].contains(&&*fence.language)) {
+        for fence in
+            markdown::parse(&read(&page)).fences.iter().filter(|fence| ["console", "sh"].contains(&&*fence.language))
+        {
             let lines = if fence.language == "sh" {
                 let commands = (fence.line + 1..).zip(&fence.lines);
                 commands.map(|(number, line)| (number, line.clone())).collect()
@@ -387,7 +406,9 @@ fn every_variable_of_ours_is_read_somewhere() {
             .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .filter(|word| word.starts_with("NONET_") && word.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
             .collect();
-        wrong.extend(names.into_iter().filter(|name| !code.contains(*name)).map(|name| format!("{page}: nothing reads {name}")));
+        wrong.extend(
+            names.into_iter().filter(|name| !code.contains(*name)).map(|name| format!("{page}: nothing reads {name}")),
+        );
     }
     check(wrong);
 }
@@ -428,7 +449,9 @@ fn commands_that_are_quick_and_safe_succeed() {
             continue;
         }
         let out = directory.join("rendered");
-        let arguments = words[1..].iter().map(|word| if is_rendered && !word.starts_with('-') { out.as_os_str() } else { word.as_ref() });
+        let arguments = words[1..]
+            .iter()
+            .map(|word| if is_rendered && !word.starts_with('-') { out.as_os_str() } else { word.as_ref() });
         let output = Command::new(directory.join(&words[0])).args(arguments).current_dir(&directory).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{page}:{number}: {}: {error}", words.join(" "));
@@ -440,8 +463,14 @@ fn commands_that_are_quick_and_safe_succeed() {
 #[test]
 fn lines_are_taken_apart_as_a_shell_does() {
     let words = |line: &str| commands(line).iter().map(|words| words.join(",")).collect::<Vec<_>>();
-    assert_eq!(words("A=1 cargo test -p x && cargo run -- --all   # both"), ["A=1,cargo,test,-p,x", "cargo,run,--,--all"]);
-    assert_eq!(words("curl -s \"localhost:$PORT/a?b=c&d\" | jq '.a | .b' > out"), ["curl,-s,localhost:$PORT/a?b=c&d", "jq,.a | .b"]);
+    assert_eq!(
+        words("A=1 cargo test -p x && cargo run -- --all   # both"),
+        ["A=1,cargo,test,-p,x", "cargo,run,--,--all"]
+    );
+    assert_eq!(
+        words("curl -s \"localhost:$PORT/a?b=c&d\" | jq '.a | .b' > out"),
+        ["curl,-s,localhost:$PORT/a?b=c&d", "jq,.a | .b"]
+    );
     assert_eq!(words("x=$(git log -1 | head) y=2"), ["x=$(git log -1 | head),y=2"]);
     let fence = markdown::Fence {
         line: 7,
@@ -468,6 +497,7 @@ fn wrong_commands_are_recognized() {
         "deploy/nothing",
         "deploy/render --nothing",
         "deploy/base/deployment.yaml",
+        "x=$(deploy/nothing)",
         "no-such-program",
         "gc-controller --nothing",
     ] {

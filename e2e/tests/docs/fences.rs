@@ -3,7 +3,9 @@
 use crate::{check, files, markdown, markdown::Fence, pages, read};
 
 /// The languages that blocks may have. Those without a check here are shown and not read.
-const LANGUAGES: [&str; 8] = ["console", "json", "promql", "rust", "sh", "svg", "text", "yaml"];
+///
+/// `rust,ignore` is a sketch, `rust` is quoted from the sources, where it is compiled.
+const LANGUAGES: [&str; 8] = ["console", "json", "promql", "rust", "rust,ignore", "sh", "text", "yaml"];
 
 /// What is wrong with a block. `sources` are the lines of all Rust files, trimmed.
 fn trouble(fence: &Fence, is_source: &dyn Fn(&str) -> bool) -> Option<String> {
@@ -50,7 +52,9 @@ fn broken_blocks_are_recognized() {
     for (language, text) in [("", "x"), ("json", "{"), ("yaml", "a: b: c"), ("rust", "let y = 2;"), ("bash", "x")] {
         assert!(trouble(&fence(language, text), &is_source).is_some(), "{language}");
     }
-    for (language, text) in [("console", "$ x"), ("json", "{\"a\": 1}"), ("yaml", "a: [1]\n"), ("rust", "  let x = 1;\n")] {
+    for (language, text) in
+        [("console", "$ x"), ("json", "{\"a\": 1}"), ("yaml", "a: [1]\n"), ("rust", "  let x = 1;\n")]
+    {
         assert_eq!(trouble(&fence(language, text), &is_source), None, "{language}");
     }
 }

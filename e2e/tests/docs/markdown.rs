@@ -38,7 +38,8 @@ pub(crate) fn parse(text: &str) -> Parsed {
                 None
             }
             (Some((indent, mut fence)), _) => {
-                let line = if line.len() >= indent && line.is_char_boundary(indent) { &line[indent..] } else { trimmed };
+                let line =
+                    if line.len() >= indent && line.is_char_boundary(indent) { &line[indent..] } else { trimmed };
                 fence.lines.push(line.to_owned());
                 Some((indent, fence))
             }
@@ -76,7 +77,10 @@ pub(crate) fn anchors(parsed: &Parsed) -> Vec<String> {
     let mut anchors: Vec<String> = Vec::new();
     for (_, line) in &parsed.prose {
         for sign in ["id=\"", "name=\""] {
-            anchors.extend(line.match_indices(sign).filter_map(|(at, sign)| Some(line[at + sign.len()..].split('"').next()?.to_owned())));
+            anchors.extend(
+                line.match_indices(sign)
+                    .filter_map(|(at, sign)| Some(line[at + sign.len()..].split('"').next()?.to_owned())),
+            );
         }
         let heading = line.trim_start_matches('#');
         let level = line.len() - heading.len();

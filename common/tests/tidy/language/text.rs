@@ -139,7 +139,8 @@ mod tests {
     use super::*;
 
     fn texts(passages: &[Passage]) -> Vec<String> {
-        let text = |passage: &Passage| passage.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+        let text =
+            |passage: &Passage| passage.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
         passages.iter().map(text).collect()
     }
 

@@ -43,7 +43,8 @@ pub(super) const COMMON: &[Event] = &[
     event("", Normal, "SecondWriterGone", "Lease", "There is no evidence of a second writer any more.", SECOND_WRITER),
 ];
 
-const CLAIM_DENIED: &str = "The server denies that Pods are adopted or released: a right is missing, or a policy or a webhook forbids it.";
+const CLAIM_DENIED: &str =
+    "The server denies that Pods are adopted or released: a right is missing, or a policy or a webhook forbids it.";
 const POD_CREATED: &str = "A Pod was created.";
 const POD_NOT_CREATED: &str = "The creation of a Pod failed. There is no Event while the namespace is terminating.";
 const POD_DELETED: &str = "A Pod was deleted.";
