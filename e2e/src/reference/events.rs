@@ -3,7 +3,7 @@
 mod scan;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use self::table::{COMMON, EVENTS, Event};
 use super::markdown::{code, head, plain, table};
@@ -41,6 +41,7 @@ pub(super) fn check(root: &Path) -> Vec<String> {
 }
 
 /// The sources that ship, without modules that are compiled for tests only.
-pub(super) fn sources(root: &Path) -> Vec<PathBuf> {
+#[cfg(test)]
+pub(super) fn sources(root: &Path) -> Vec<std::path::PathBuf> {
     scan::sources(root)
 }

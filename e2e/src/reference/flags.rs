@@ -113,7 +113,7 @@ pub(super) fn page() -> String {
     let (shared_gates, shared_tunes) = (common(&gate_rows), common(&tune_rows));
 
     let mut text = head("Flags", INTRODUCTION);
-    let mut section = |text: &mut String, title: String, content: String| {
+    let section = |text: &mut String, title: String, content: String| {
         if !content.is_empty() {
             *text += &format!("\n{title}\n\n{content}");
         }
