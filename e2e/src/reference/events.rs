@@ -6,13 +6,13 @@ mod table;
 use std::path::Path;
 
 use self::table::{COMMON, EVENTS, Event};
-use super::markdown::{code, head, plain, table};
+use super::markdown::{code, codes, head, plain, section, table};
 use crate::controllers;
 
-const INTRODUCTION: &str = "The Events that controllers record, by their reason. The component of an Event is the control loop that \
-    records it; for Events of a Lease, it is the program. A controller in shadow mode records none, and a standby records none. \
-    Repeated Events are counted in one Event. Events have a rate limit of their own, so one that is listed here can be missing in a \
-    cluster.";
+const INTRODUCTION: &str = "The Events that controllers record, by their reason. The component of an Event names the control loop, as \
+    in kube-controller-manager; the component of an Event of a Lease is the name of the program. A controller in shadow mode records \
+    no Events, and a standby records none. Repeated Events are counted in one Event. Events have a rate limit of their own, so an \
+    Event of this page can be missing in a cluster.";
 
 const HEADER: [&str; 4] = ["reason", "type", "object", "when"];
 
@@ -27,10 +27,13 @@ fn rows(events: &[&Event]) -> Vec<Vec<String>> {
 
 pub(super) fn page() -> String {
     let mut text = head("Events", INTRODUCTION);
-    text += &format!("\n## Every controller\n\n{}", table(&HEADER, &rows(&COMMON.iter().collect::<Vec<_>>())));
+    let shared: Vec<&Event> = COMMON.iter().collect();
+    section(&mut text, "## Every controller", &table(&HEADER, &rows(&shared)));
     for definition in controllers::ALL {
         let own: Vec<&Event> = EVENTS.iter().filter(|event| event.controller == definition.name).collect();
-        text += &format!("\n## {}\n\n{}", definition.name, table(&HEADER, &rows(&own)));
+        let components = codes(definition.loops.iter().map(|each| each.component));
+        let content = format!("Components: {components}.\n\n{}", table(&HEADER, &rows(&own)));
+        section(&mut text, &format!("## {}", definition.name), &content);
     }
     text
 }

@@ -6,7 +6,7 @@ use common::{
     settings::{FeatureGate, Tune, TuneValue},
 };
 
-use super::markdown::{code, codes, head, plain, table};
+use super::markdown::{code, codes, head, plain, section, table, wrapped};
 use crate::controllers;
 
 /// Flags that kube-controller-manager does not have.
@@ -43,7 +43,7 @@ fn commands() -> Vec<(&'static Definition, Command)> {
 
 fn flag(definition: &Definition, arg: &Arg) -> Option<Flag> {
     let name = arg.get_long()?.to_owned();
-    let values: Vec<&str> = arg.get_value_names().unwrap_or_default().iter().map(|value| value.as_str()).collect();
+    let values: Vec<&str> = arg.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str).collect();
     let value = if arg.get_action().takes_values() { values.join(" ") } else { String::new() };
     let default: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     let generic = |text: &str| text.replace(definition.name, NAME);
@@ -73,7 +73,7 @@ fn common<T: Clone + PartialEq>(lists: &[Vec<T>]) -> Vec<T> {
     first.iter().filter(|item| others.iter().all(|list| list.contains(item))).cloned().collect()
 }
 
-const HEADER: [&str; 5] = ["flag", "value", "default", "", "meaning"];
+const HEADER: [&str; 5] = ["flag", "value", "default", "only in", "meaning"];
 
 fn flag_table(flags: &[Flag]) -> String {
     table(&HEADER, &flags.iter().map(|flag| flag.row.clone()).collect::<Vec<_>>())
@@ -113,16 +113,7 @@ pub(super) fn page() -> String {
     let (shared_gates, shared_tunes) = (common(&gate_rows), common(&tune_rows));
 
     let mut text = head("Flags", INTRODUCTION);
-    let section = |text: &mut String, title: String, content: String| {
-        if !content.is_empty() {
-            *text += &format!("\n{title}\n\n{content}");
-        }
-    };
-    section(
-        &mut text,
-        "## Every controller".to_owned(),
-        "`NAME --version` and `NAME --help` print and end.\n".to_owned(),
-    );
+    section(&mut text, "## Every controller", "`NAME --version` and `NAME --help` print and end.\n");
     let mut headings: Vec<&str> = Vec::new();
     for flag in &shared {
         if !headings.contains(&&*flag.heading) {
@@ -131,10 +122,10 @@ pub(super) fn page() -> String {
     }
     for heading in headings {
         let of_heading: Vec<Flag> = shared.iter().filter(|flag| flag.heading == heading).cloned().collect();
-        section(&mut text, format!("### {heading}"), flag_table(&of_heading));
+        section(&mut text, &format!("### {heading}"), &flag_table(&of_heading));
     }
-    section(&mut text, "### Feature gates".to_owned(), table(&GATES, &shared_gates));
-    section(&mut text, "### Tuned values".to_owned(), table(&TUNES, &shared_tunes));
+    section(&mut text, "### Feature gates", &table(&GATES, &shared_gates));
+    section(&mut text, "### Tuned values", &table(&TUNES, &shared_tunes));
     let without_effect = common(&hidden);
     let names = codes(without_effect.iter().map(|flag| flag.name.as_str()));
     let about = format!(
@@ -143,7 +134,7 @@ pub(super) fn page() -> String {
          of each flag below for the other controllers, so one list of flags can serve all of them. The exceptions are the flags \
          that are marked `Nonet` there, which other controllers refuse."
     );
-    section(&mut text, "### Flags without effect".to_owned(), super::markdown::wrapped(&about) + "\n");
+    section(&mut text, "### Flags without effect", &(wrapped(&about) + "\n"));
 
     for (index, (definition, _)) in commands.iter().enumerate() {
         let own: Vec<Flag> = visible[index].iter().filter(|flag| !shared.contains(flag)).cloned().collect();
@@ -152,16 +143,13 @@ pub(super) fn page() -> String {
         };
         let about = plain(definition.about.trim_end_matches('.'));
         let loops = codes(definition.loops.iter().map(|each| each.name));
-        text += &format!("\n## {}\n\n{about}. Loops: {loops}.\n", definition.name);
-        for table in [
+        let tables = [
             flag_table(&own),
             table(&GATES, &without(&gate_rows[index], &shared_gates)),
             table(&TUNES, &without(&tune_rows[index], &shared_tunes)),
-        ] {
-            if !table.is_empty() {
-                text += &format!("\n{table}");
-            }
-        }
+        ];
+        let parts = [format!("{about}. Loops: {loops}.\n")].into_iter().chain(tables).filter(|part| !part.is_empty());
+        section(&mut text, &format!("## {}", definition.name), &parts.collect::<Vec<_>>().join("\n"));
     }
     text
 }

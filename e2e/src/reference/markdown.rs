@@ -19,6 +19,13 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Adds a heading with what follows it; nothing if there is no content.
+pub(super) fn section(page: &mut String, heading: &str, content: &str) {
+    if !content.is_empty() {
+        page.extend(["\n", heading, "\n\n", content]);
+    }
+}
+
 /// Text of a program as prose: nothing in it is markup.
 pub(super) fn plain(text: &str) -> String {
     text.replace('*', "\\*").replace('<', "&lt;")

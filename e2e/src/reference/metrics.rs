@@ -11,7 +11,7 @@ use common::{
 };
 use jiff::Timestamp;
 
-use super::markdown::{code, codes, head, plain, table};
+use super::markdown::{code, codes, head, plain, section, table};
 use crate::{controllers, sandbox::Sandbox};
 
 const INTRODUCTION: &str = "The metrics of every controller, then those that each controller has beside them. Names that begin with \
@@ -49,8 +49,7 @@ async fn known(definition: &'static Definition) -> Known {
         clock.sleep(TIME).await;
         drop(assembly);
     }
-    let known = catalogue.lock().clone();
-    known
+    catalogue.lock().clone()
 }
 
 fn row(name: &str, of: &Description) -> Vec<String> {
@@ -73,16 +72,28 @@ pub(super) async fn page() -> String {
     for definition in controllers::ALL {
         all.push((definition.name, known(definition).await));
     }
-    let is_shared = |name: &str, of: &Description| all.iter().all(|(_, known)| known.get(name) == Some(of));
+    let lacking = |name: &str, of: &Description| -> Vec<&str> {
+        all.iter().filter(|(_, known)| known.get(name) != Some(of)).map(|(controller, _)| *controller).collect()
+    };
+    let mut shared = Vec::new();
+    let mut frequent: BTreeMap<String, Vec<(&&str, &Description)>> = BTreeMap::new();
+    for (name, of) in all.iter().rev().flat_map(|(_, known)| known).collect::<BTreeMap<_, _>>() {
+        match lacking(name, of).as_slice() {
+            [] => shared.push((name, of)),
+            few if few.len() * 2 < all.len() => frequent.entry(few.join(", ")).or_default().push((name, of)),
+            _ => {}
+        }
+    }
     let mut text = head("Metrics", INTRODUCTION);
-    if let Some((_, first)) = all.first() {
-        let shared = first.iter().filter(|(name, of)| is_shared(name, of));
-        text += &format!("\n## Every controller\n\n{}", metric_table(shared));
+    section(&mut text, "## Every controller", &metric_table(shared));
+    for (controllers, metrics) in frequent {
+        section(&mut text, &format!("## Every controller but {controllers}"), &metric_table(metrics));
     }
     for (controller, known) in &all {
-        let own = metric_table(known.iter().filter(|(name, of)| !is_shared(name, of)));
-        let own = if own.is_empty() { "It has no metrics beside those of every controller.\n".to_owned() } else { own };
-        text += &format!("\n## {controller}\n\n{own}");
+        let is_own = |(name, of): &(&&str, &Description)| lacking(name, of).len() * 2 >= all.len();
+        let own = metric_table(known.iter().filter(is_own));
+        let own = if own.is_empty() { "It has no metrics beside those above.\n".to_owned() } else { own };
+        section(&mut text, &format!("## {controller}"), &own);
     }
     text
 }
@@ -104,7 +115,8 @@ mod tests {
     }
 
     /// Literals of such files that are labels, values of labels and names of queues.
-    const OTHER: [&str; 5] = [
+    const OTHER: [&str; 6] = [
+        "garbage_collector_graph_changes",
         "git_tree_state",
         "noexec_taint_pod",
         "pod_garbage_collector",

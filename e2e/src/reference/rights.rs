@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use serde_json::Value;
 
-use super::markdown::{codes, head, plain, table};
+use super::markdown::{codes, head, plain, section, table};
 use crate::controllers;
 
 const INTRODUCTION: &str = "What the ServiceAccount of each controller may do, from `deploy/controllers/NAME/rbac.yaml`. Rules of the \
@@ -54,11 +54,10 @@ fn strings(value: &Value) -> Vec<&str> {
 }
 
 fn row((rule, reason): &(Value, String)) -> Vec<String> {
-    let group = |name| if name == "" { "core" } else { name };
     let resources = codes(strings(&rule["resources"]));
     let names = codes(strings(&rule["resourceNames"]));
     vec![
-        codes(strings(&rule["apiGroups"]).into_iter().map(group)),
+        codes(strings(&rule["apiGroups"]).into_iter().map(|name| if name.is_empty() { "core" } else { name })),
         if names.is_empty() { resources } else { format!("{resources} named {names}") },
         codes(strings(&rule["verbs"])),
         plain(reason),
@@ -70,11 +69,12 @@ pub(super) fn page(root: &Path) -> io::Result<String> {
     for definition in controllers::ALL {
         let manifest = fs::read_to_string(root.join("deploy/controllers").join(definition.name).join("rbac.yaml"))?;
         let roles = roles(&manifest).map_err(|why| io::Error::other(format!("{}: {why}", definition.name)))?;
-        text += &format!("\n## {}\n", definition.name);
-        for role in roles {
+        let of_role = |role: &Role| {
             let rows: Vec<_> = role.rules.iter().map(row).collect();
-            text += &format!("\n{}:\n\n{}", role.kind, table(&["API groups", "resources", "verbs", "reason"], &rows));
-        }
+            format!("{}:\n\n{}", role.kind, table(&["API groups", "resources", "verbs", "reason"], &rows))
+        };
+        let content: Vec<String> = roles.iter().map(of_role).collect();
+        section(&mut text, &format!("## {}", definition.name), &content.join("\n"));
     }
     Ok(text)
 }

@@ -15,6 +15,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("crane", "needs a registry"),
     ("ctr", "needs containerd"),
     ("curl", "needs a controller that runs"),
+    ("date", "part of a command of kubectl"),
     ("docker", "needs Docker"),
     ("export", "of the shell"),
     ("git", "needs a checkout"),
@@ -361,9 +362,13 @@ fn has_placeholder(line: &str) -> bool {
 fn all() -> Vec<(String, usize, Vec<String>)> {
     let mut all = Vec::new();
     for page in pages() {
-        for fence in
-            markdown::parse(&read(&page)).fences.iter().filter(|fence| ["console", "sh"].contains(&&*fence.language))
-        {
+        let parsed = markdown::parse(&read(&page));
+        for (number, line) in &parsed.prose {
+            let given =
+                markdown::spans_of_code(line).filter(|span| span.starts_with("cargo ") && !has_placeholder(span));
+            all.extend(given.flat_map(commands).map(|words| (page.clone(), *number, words)));
+        }
+        for fence in parsed.fences.iter().filter(|fence| ["console", "sh"].contains(&&*fence.language)) {
             let lines = if fence.language == "sh" {
                 let commands = (fence.line + 1..).zip(&fence.lines);
                 commands.map(|(number, line)| (number, line.clone())).collect()
@@ -418,7 +423,10 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
         let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
+        let kind = entry.file_type().unwrap();
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path()).unwrap(), target).unwrap();
+        } else if kind.is_dir() {
             copy(&entry.path(), &target);
         } else {
             fs::copy(entry.path(), target).unwrap();
