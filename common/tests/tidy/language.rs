@@ -6,6 +6,11 @@
 //! Files of `language-pending.txt` are still to be rewritten: what is wrong with them is printed, and fails nothing. Phrases of
 //! `language-allowed.txt` are quoted from elsewhere.
 
+#![allow(
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "the extensions of this repository are in lower case"
+)]
+
 use std::{collections::BTreeMap, fmt};
 
 use super::{check, crates, files, read, root};

@@ -121,7 +121,7 @@ fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<Str
         match (cited.contains(&(prefix.clone(), *n)), is_marked) {
             (true, true) => wrong.push(format!("{place}: a test cites {prefix}-{n}, so that the mark is wrong")),
             (false, false) => {
-                wrong.push(format!("{place}: no test cites {prefix}-{n}; the claim has to end with{UNTESTED:?}"))
+                wrong.push(format!("{place}: no test cites {prefix}-{n}; the claim has to end with{UNTESTED:?}"));
             }
             _ => {}
         }

@@ -1,6 +1,10 @@
 //! What the pages say is true: links lead somewhere, commands can be given, the reference is that of the code, tests cite claims
 //! that exist.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+#![allow(
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "the extensions of this repository are in lower case"
+)]
 
 mod book;
 mod claims;

@@ -86,9 +86,13 @@ pub(crate) fn anchors(parsed: &Parsed) -> Vec<String> {
         let level = line.len() - heading.len();
         let Some(heading) = heading.strip_prefix(' ').filter(|_| (1..=6).contains(&level)) else { continue };
         let anchor = anchor(heading);
-        let is_taken = |candidate: &String| anchors.contains(candidate);
-        let free = (0..).map(|n| if n == 0 { anchor.clone() } else { format!("{anchor}-{n}") }).find(|a| !is_taken(a));
-        anchors.extend(free);
+        let mut free = anchor.clone();
+        let mut repetition = 0;
+        while anchors.contains(&free) {
+            repetition += 1;
+            free = format!("{anchor}-{repetition}");
+        }
+        anchors.push(free);
     }
     anchors
 }
