@@ -333,7 +333,7 @@ fn language_takes_no_more_comments_than_now() {
         match DENSITY.iter().find(|(known, _)| *known == name) {
             Some((_, most)) if now <= *most => {}
             Some((_, most)) => {
-                wrong.push(format!("{name}: {now} lines of comments for 100 lines of code, at most {most}"))
+                wrong.push(format!("{name}: {now} lines of comments for 100 lines of code, at most {most}"));
             }
             None => wrong.push(format!("{name}: its density of comments, {now}, is not in DENSITY")),
         }

@@ -210,8 +210,8 @@ fn check_flags(program: &str, arguments: &[String]) -> Option<String> {
 
 /// What is wrong with a command of cargo.
 fn check_cargo(workspace: &Workspace, words: &[String]) -> Option<String> {
-    const SUBCOMMANDS: [&str; 11] =
-        ["build", "test", "run", "check", "clippy", "doc", "fmt", "install", "update", "tree", "fuzz"];
+    const SUBCOMMANDS: [&str; 12] =
+        ["build", "test", "run", "check", "clippy", "doc", "fmt", "install", "update", "tree", "fuzz", "fetch"];
     let subcommand = words.iter().find(|word| !word.starts_with(['+', '-']))?;
     if !SUBCOMMANDS.contains(&subcommand.as_str()) {
         return Some(format!("cargo {subcommand} is not known here"));
