@@ -110,7 +110,7 @@ fn every_page_that_code_and_manifests_mention_exists() {
 /// Whether a span of code is a path from the root of the repository, and not a pattern.
 fn is_path(span: &str, at_root: &BTreeSet<String>) -> bool {
     let is_plain = span.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.".contains(c));
-    let has_placeholder = span.split(['/', '.', '-']).any(|part| {
+    let has_placeholder = span.split(['/', '.', '-', '_']).any(|part| {
         part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()) && !["README", "CHANGELOG"].contains(&part)
     });
     let first = span.split('/').next().unwrap_or_default();
