@@ -10,6 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+#[path = "tidy/language.rs"]
+mod language;
+
 const HASH_ORDER: &str = "deciding code must not depend on hash order; see common::map";
 
 /// Text that must not occur in deciding code, with the rule that it breaks.

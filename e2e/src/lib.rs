@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod controllers;
 pub mod playground;
 pub mod process;
+pub mod reference;
 pub mod rights;
 pub mod scrape;
 pub mod skips;

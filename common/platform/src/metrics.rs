@@ -71,6 +71,22 @@ impl Stability {
     }
 }
 
+/// Kind, help and labels of a registered metric, with or without samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// How far clients can rely on the name and the labels.
+    pub stability: Stability,
+    /// The help text, without the stability in front of it.
+    pub help: String,
+    /// The names of the labels.
+    pub labels: &'static [&'static str],
+}
+
+/// The descriptions of all metrics that were registered, by name.
+pub type Catalogue = Arc<Mutex<BTreeMap<&'static str, Description>>>;
+
 /// Registry of all metrics of a process. Cheap to clone; clones share the metrics.
 #[derive(Clone, Default)]
 pub struct Metrics {
@@ -84,6 +100,8 @@ struct Inner {
     /// The [`Labelled`] family of each name.
     families: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
     probes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    /// Receives the description of every metric, for the reference pages.
+    catalogue: Option<Catalogue>,
 }
 
 impl fmt::Debug for Metrics {
@@ -101,6 +119,11 @@ impl Metrics {
     /// Creates an empty registry that applies `limits` to metrics and label values.
     pub fn limited(limits: Limits) -> Self {
         Self { inner: Arc::new(Inner { limits, ..Inner::default() }) }
+    }
+
+    /// Returns an empty registry that adds a description of each registered metric to `catalogue`.
+    pub fn described_in(catalogue: Catalogue) -> Self {
+        Self { inner: Arc::new(Inner { catalogue: Some(catalogue), ..Inner::default() }) }
     }
 
     /// Returns the counters named `name`. The name is served exactly as given, with or without `_total` at its end.
@@ -144,6 +167,15 @@ impl Metrics {
         }
         let allowed = self.inner.limits.of(name, labels);
         let made = Labelled { names: labels, allowed, family: Family::new_with_constructor(constructor) };
+        if let Some(catalogue) = &self.inner.catalogue {
+            let kind = match M::TYPE {
+                MetricType::Counter => "counter",
+                MetricType::Gauge => "gauge",
+                MetricType::Histogram => "histogram",
+                MetricType::Info | MetricType::Unknown => "untyped",
+            };
+            catalogue.lock().insert(name, Description { kind, stability, help: help.to_owned(), labels });
+        }
         if families.insert(name, Box::new(made.clone())).is_none() {
             let base = match M::TYPE {
                 // The encoder always appends `_total`; `text` removes the suffix again where upstream's name has none.
@@ -245,6 +277,19 @@ mod tests {
         let text = metrics.prometheus();
         assert_eq!(text.matches("# TYPE things_total counter").count(), 1, "{text}");
         assert!(text.contains("things_total{kind=\"a\"} 2\n"), "{text}");
+    }
+
+    #[test]
+    fn a_catalogue_describes_metrics_without_samples() {
+        let catalogue = Catalogue::default();
+        let metrics = Metrics::described_in(Arc::clone(&catalogue));
+        metrics.counter("things_total", Stability::Beta, "Things", &["kind"]);
+        metrics.histogram("age_seconds", Stability::Alpha, "Age", &[], [1.0]);
+        let known = catalogue.lock();
+        let things =
+            Description { kind: "counter", stability: Stability::Beta, help: "Things".to_owned(), labels: &["kind"] };
+        assert_eq!(known.get("things_total"), Some(&things));
+        assert_eq!(known.get("age_seconds").map(|age| age.kind), Some("histogram"));
     }
 
     #[test]

@@ -27,7 +27,8 @@ use crate::{
 };
 
 pub use assembly::{Assembly, Leadership, Parts, Stopped, assemble};
-pub use flags::{Options, Parsed, parse};
+pub use flags::{Options, Parsed, command, parse};
+pub use process::register_metrics;
 
 /// The names, loops and flags of a controller binary.
 #[derive(Clone, Copy)]
@@ -52,12 +53,12 @@ pub struct Definition {
 
 impl Definition {
     /// Feature gates of the loops and of the common code.
-    pub(crate) fn all_gates(&self) -> Vec<FeatureGate> {
+    pub fn all_gates(&self) -> Vec<FeatureGate> {
         [self.gates, &[WATCH_LIST_CLIENT]].concat()
     }
 
     /// Values that `--tune` changes in the loops and in the common code.
-    pub(crate) fn all_tunes(&self) -> Vec<Tune> {
+    pub fn all_tunes(&self) -> Vec<Tune> {
         [self.tunes, &[SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]].concat()
     }
 

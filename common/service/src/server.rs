@@ -50,6 +50,11 @@ const BACKLOG: u32 = 1024;
 /// Largest body of a request, in bytes.
 const BODY: usize = 4096;
 
+/// Registers the metrics of `/metrics/slis`, the results of health checks.
+pub fn register_metrics(slis: &Metrics) {
+    Health::new("healthz", slis);
+}
+
 /// Addresses and TLS of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {

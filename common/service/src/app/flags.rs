@@ -116,8 +116,8 @@ fn list(name: &'static str, help: impl Into<String>) -> Arg {
     flag(name, "LIST", help).value_delimiter(',').action(ArgAction::Append)
 }
 
-/// Returns clap's description of all flags of a program.
-fn command(definition: &Definition) -> Command {
+/// Returns clap's description of all flags of a program. Flags of kube-controller-manager without an effect here are hidden.
+pub fn command(definition: &Definition) -> Command {
     let election = leader::Settings::new("", "", String::new());
     let names: Vec<_> = definition.loops.iter().map(|l| l.name).collect();
     let workers = definition

@@ -14,12 +14,12 @@ use crate::{
     client::{self, Connections},
     clock::Clock,
     gate, leader, logging,
-    metrics::{Limits, Metrics, Stability},
+    metrics::{Gauge, Limits, Metrics, Stability},
     names,
     pace::Pace,
     panics,
     server::{self, Access},
-    settings::{SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD},
+    settings::{SECOND_WRITER_PERIOD, Settings, WATCH_BATCH_PERIOD},
     version,
 };
 
@@ -250,13 +250,26 @@ async fn reach(api: &Api, reached: &Phase) {
 
 fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Result<Metrics, String> {
     let metrics = Metrics::limited(limits(options)?);
+    register_program(definition, &options.settings, clock, &metrics);
+    Ok(metrics)
+}
+
+/// Registers the metrics of the process itself, and of its version and feature gates.
+fn register_program(definition: &Definition, settings: &Settings, clock: &Clock, metrics: &Metrics) {
     metrics.process(clock.now());
     metrics.build("kube");
     metrics.program(definition.name, definition.version);
     for gate in definition.all_gates() {
-        metrics.feature(gate.name, names::stage(gate.name, gate.locked), options.settings.gate(&gate));
+        metrics.feature(gate.name, names::stage(gate.name, gate.locked), settings.gate(&gate));
     }
-    Ok(metrics)
+}
+
+/// Registers every metric that a process can serve beside those of its loops. A process registers those that apply to it.
+pub fn register_metrics(definition: &Definition, clock: &Clock, metrics: &Metrics) {
+    register_program(definition, &Settings::new(), clock, metrics);
+    certificate_expiry(metrics);
+    readiness(metrics);
+    server::register_metrics(metrics);
 }
 
 /// Registers the metric with the expiry of the client certificate, if there is a certificate.
@@ -264,9 +277,7 @@ fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
     if connections.certificate_expiry().is_none() {
         return;
     }
-    let help = "When the client certificate in the kubeconfig expires, in seconds since unix epoch.";
-    let gauge = |name| metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
-    let expiry = gauge("nonet_client_certificate_expiration_timestamp_seconds");
+    let expiry = certificate_expiry(metrics);
     let connections = Arc::clone(connections);
     metrics.before_scrape(move || {
         if let Some(at) = connections.certificate_expiry() {
@@ -275,14 +286,26 @@ fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
     });
 }
 
+/// Registers the gauge of the expiry of the client certificate.
+fn certificate_expiry(metrics: &Metrics) -> Gauge {
+    let name = "nonet_client_certificate_expiration_timestamp_seconds";
+    let help = "When the client certificate in the kubeconfig expires, in seconds since unix epoch.";
+    metrics.gauge(name, Stability::Alpha, help, &[]).with(&[])
+}
+
 /// Registers the metric with the readiness of the process.
 fn count_readiness(metrics: &Metrics, state: &server::State) {
-    let help = "1 if the process is ready, 0 if it is not; /readyz names the checks that fail.";
-    let ready = metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with(&[]);
+    let ready = readiness(metrics);
     let state = state.clone();
     metrics.before_scrape(move || {
         ready.set(f64::from(state.ready().failures().is_empty()));
     });
+}
+
+/// Registers the gauge of the readiness of the process.
+fn readiness(metrics: &Metrics) -> Gauge {
+    let help = "1 if the process is ready, 0 if it is not; /readyz names the checks that fail.";
+    metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with(&[])
 }
 
 /// Returns the limits on metrics from the command line, or from the manifest that it names.

@@ -1,0 +1,414 @@
+//! The language of comments, pages and texts for users.
+//!
+//! A sentence is read once. What makes readers read it twice is listed here: clauses where the field has a noun, words of everyday
+//! speech where it has a term, two words for one concept, comments that repeat the name below them, and too many comments.
+//!
+//! Files of `language-pending.txt` are still to be rewritten: what is wrong with them is printed, and fails nothing. Phrases of
+//! `language-allowed.txt` are quoted from elsewhere.
+
+#![allow(
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "the extensions of this repository are in lower case"
+)]
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{check, crates, files, read, root};
+
+#[path = "language/text.rs"]
+mod text;
+
+use text::{Passage, Word};
+
+/// Files that are not held to the rules yet, a line each.
+const PENDING: &str = "common/tests/language-pending.txt";
+/// Phrases that are allowed: the path of a file, a colon, and the phrase.
+const ALLOWED: &str = "common/tests/language-allowed.txt";
+
+/// Phrases, and what to write instead. `|` separates alternatives of a word, `*` stands for up to six words of the same sentence.
+const PHRASES: &[(&str, &str)] = &[
+    ("whoever", "name the actor: the caller, the leader, the client"),
+    ("whatever", "name the thing, or say `any`"),
+    ("somebody|someone", "name the actor: a user, another writer, the caller"),
+    ("everybody|everyone", "name the actors: all clients, every standby"),
+    ("nobody", "say what happens without an actor: no process, no controller, unheld"),
+    ("so-and-so", "name the thing"),
+    ("such-and-such", "name the thing"),
+    ("is|are|was|were|be|been|being told", "reported, announced, notified, configured"),
+    ("told by|of|from|apart", "recognized by, distinguished by, notified of"),
+    ("tells of", "reports"),
+    ("heard", "received, observed, seen in the watch"),
+    ("gone for", "absent since"),
+    ("what * is none", "rewrite the clause around a noun"),
+    ("that|those is|are none", "rewrite the clause around a noun"),
+    ("is none", "there is no ..., or: is absent, is not a ..."),
+    ("that of which", "name the thing"),
+    ("of whom|whose", "rewrite around a noun"),
+    ("who is asked", "name the server"),
+    ("looked at|on|again", "considered, read, judged"),
+    ("looks at|on|again|after", "considers, reads, judges"),
+    ("is|are|was|were ill", "fails its health check"),
+    ("is|are over", "has finished, has ended"),
+    ("is|are going away", "is terminating"),
+    ("going away", "terminating"),
+    ("carry|carries|carried|carrying out", "act, execute, apply"),
+    ("carry|carries|carried * out", "act, execute, apply"),
+    ("is|are news", "is new, has changed"),
+    ("minded|minds", "considers, respects"),
+    ("dull", "say what does not happen"),
+    ("for want of", "because there is no, without"),
+    ("by how much", "the difference, the margin"),
+    ("for how long", "how long"),
+    ("after how long", "how long until"),
+    ("luck", "name the event"),
+    ("sees|see to it", "ensures"),
+    ("the like", "name the things"),
+    ("as far as anybody", "as far as this process can observe"),
+    ("anybody|anyone", "any client, any process"),
+    ("stands|stand on its|their own", "is independent of"),
+    ("has|have a say", "decides, reports its own state"),
+    ("knows better", "has newer data"),
+    ("goes|go on as before", "continues unchanged"),
+    ("of its that|which", "owned by it that"),
+];
+
+/// Concepts that have one word, by docs/glossary.md, and the other words for them.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("resource version|versions", "version"),
+    ("handover|handovers", "hand-over"),
+    ("takeover|takeovers", "take-over"),
+    ("backoff|backoffs", "back-off"),
+    ("roll-back|roll-backs", "rollback"),
+    ("roll-out|roll-outs", "rollout"),
+    ("look-up|look-ups", "lookup"),
+    ("pre-condition|pre-conditions", "precondition"),
+    ("stand-by|stand-bys", "standby"),
+    ("cache store", "store"),
+];
+
+/// Lines of comments for a hundred lines of code, at most, for the sources of each crate.
+const DENSITY: &[(&str, usize)] = &[
+    ("common/client", 16),
+    ("common/control", 17),
+    ("common/objects", 16),
+    ("common/platform", 19),
+    ("common/service", 11),
+    ("cronjob-controller", 17),
+    ("daemonset-controller", 17),
+    ("deploy/kubectl-nonet", 15),
+    ("deployment-controller", 16),
+    ("e2e", 15),
+    ("e2e/sandbox", 9),
+    ("e2e/simulation", 13),
+    ("endpointslice-controller", 17),
+    ("gc-controller", 17),
+    ("job-controller", 15),
+    ("node-lifecycle-controller", 18),
+    ("replicaset-controller", 15),
+    ("statefulset-controller", 17),
+];
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    line: usize,
+    phrase: String,
+    why: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}: {}", self.line, self.phrase, self.why)
+    }
+}
+
+/// Where a pattern ends if it matches at the beginning of these words.
+fn matches(pattern: &[&str], words: &[Word]) -> Option<usize> {
+    const GAP: usize = 6;
+    let Some((first, rest)) = pattern.split_first() else { return Some(0) };
+    if *first == "*" {
+        for skipped in 0..=GAP.min(words.len()) {
+            if skipped > 0 && words[skipped - 1].ends_sentence {
+                return None;
+            }
+            if let Some(end) = matches(rest, &words[skipped..]) {
+                return Some(skipped + end);
+            }
+        }
+        return None;
+    }
+    let word = words.first().filter(|word| first.split('|').any(|alternative| alternative == word.text))?;
+    if word.ends_sentence && !rest.is_empty() {
+        return None;
+    }
+    matches(rest, &words[1..]).map(|end| end + 1)
+}
+
+/// The phrases of a passage that are not to be written.
+fn phrases(passage: &Passage) -> Vec<Finding> {
+    let patterns = PHRASES.iter().map(|(pattern, better)| (*pattern, format!("better: {better}")));
+    let synonyms = SYNONYMS.iter().map(|(pattern, word)| (*pattern, format!("docs/glossary.md calls it {word}")));
+    let mut found: BTreeMap<usize, (usize, Finding)> = BTreeMap::new();
+    for (pattern, why) in patterns.chain(synonyms) {
+        let pattern: Vec<&str> = pattern.split(' ').collect();
+        for at in 0..passage.words.len() {
+            let Some(end) = matches(&pattern, &passage.words[at..]) else { continue };
+            let phrase: Vec<&str> = passage.words[at..at + end].iter().map(|word| word.text.as_str()).collect();
+            let finding = Finding { line: passage.words[at].line, phrase: phrase.join(" "), why: why.clone() };
+            // One finding for one place: that of the first pattern.
+            found.entry(at).or_insert((at + end, finding));
+        }
+    }
+    let mut covered = 0;
+    found.retain(|at, (end, _)| {
+        let is_apart = *at >= covered;
+        covered = covered.max(*end);
+        is_apart
+    });
+    found.into_values().map(|(_, finding)| finding).collect()
+}
+
+/// Words without which a comment says the same.
+const EMPTY: [&str; 10] = ["a", "an", "the", "of", "this", "that", "its", "it", "is", "s"];
+
+/// The parts of an identifier, in lower case.
+fn parts(identifier: &str) -> Vec<String> {
+    let mut parts: Vec<String> = vec![String::new()];
+    let mut was_lower = false;
+    for c in identifier.chars() {
+        if c == '_' || (c.is_uppercase() && was_lower) {
+            parts.push(String::new());
+        }
+        was_lower = c.is_lowercase() || c.is_ascii_digit();
+        if let Some(last) = parts.last_mut().filter(|_| c != '_') {
+            last.extend(c.to_lowercase());
+        }
+    }
+    parts.retain(|part| !part.is_empty() && !EMPTY.contains(&part.as_str()));
+    parts.sort();
+    parts
+}
+
+/// Whether the first line of a comment says no more than the identifier below it.
+fn repeats(comment: &str, identifier: &str) -> bool {
+    // A span of code names something else, such as a flag.
+    if comment.contains('`') {
+        return false;
+    }
+    let words = comment.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    let mut words: Vec<String> = words.filter(|word| !word.is_empty() && !EMPTY.contains(&word.as_str())).collect();
+    words.sort();
+    !words.is_empty() && words == parts(identifier)
+}
+
+/// The identifier that a line of code declares: an item, a field or a variant.
+fn declared(line: &str) -> Option<&str> {
+    const BEFORE: [&str; 9] = ["pub", "pub(crate)", "pub(super)", "const", "async", "unsafe", "static", "mut", "ref"];
+    const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "mod", "union", "macro_rules!"];
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let word = words.iter().find(|word| !BEFORE.contains(word) && !ITEMS.contains(word))?;
+    let end = word.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(word.len());
+    Some(&word[..end]).filter(|name| !name.is_empty())
+}
+
+/// The comments of Rust that only repeat what they stand above.
+fn repetitions(source: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut first: Option<(usize, &str, bool)> = None;
+    for (number, line) in (1..).zip(source.lines().map(str::trim)) {
+        if let Some(comment) = line.strip_prefix("///") {
+            first = Some(match first {
+                // A second line says more.
+                Some((at, comment, _)) => (at, comment, true),
+                None => (number, comment.trim(), false),
+            });
+        } else if !line.starts_with("#[") && !line.starts_with(")]") {
+            let name = declared(line);
+            if let (Some((at, comment, has_more)), Some(name)) = (first, name)
+                && !has_more
+                && repeats(comment, name)
+            {
+                let why =
+                    "the comment repeats the name: say the unit, the range, the default or the invariant".to_owned();
+                found.push(Finding { line: at, phrase: comment.to_owned(), why });
+            }
+            first = None;
+        }
+    }
+    found
+}
+
+/// What is wrong with a file.
+fn findings(path: &str, content: &str) -> Vec<Finding> {
+    let passages = text::passages(path, content);
+    let mut found: Vec<Finding> = passages.iter().flat_map(phrases).collect();
+    if path.ends_with(".rs") && !path.starts_with("e2e/") {
+        found.extend(repetitions(content));
+    }
+    found.sort_by_key(|finding| finding.line);
+    found
+}
+
+/// The lines of a list, without comments.
+fn entries(list: &str) -> Vec<&str> {
+    list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+/// The files that are held to the rules. Of e2e, those are its first pages.
+fn held() -> Vec<String> {
+    let mut held = Vec::new();
+    for name in crates().into_iter().filter(|name| !name.starts_with("e2e")) {
+        held.extend(files(&name, ".rs"));
+    }
+    for (directory, endings) in [("deploy", [".yaml", ".md"]), (".github", [".yml", ".md"]), ("docs", [".md", ".toml"])]
+    {
+        held.extend(endings.iter().flat_map(|ending| files(directory, ending)));
+    }
+    let pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "Cargo.toml", "common/fuzz/README.md"];
+    let of_e2e = ["e2e/README.md", "e2e/src/lib.rs", "e2e/src/playground.rs", "e2e/src/bench.rs"];
+    held.extend(pages.into_iter().chain(of_e2e).map(str::to_owned));
+    // The rules quote what they forbid. The pages of the reference are made from texts that are checked where they are written.
+    held.retain(|path| !path.starts_with("common/tests/tidy") && !path.starts_with("docs/reference/"));
+    held.sort();
+    held.dedup();
+    held
+}
+
+#[test]
+fn language() {
+    let (pending, allowed) = (read(PENDING), read(ALLOWED));
+    let (pending, allowed) = (entries(&pending), entries(&allowed));
+    let is_allowed = |path: &str, finding: &Finding| {
+        let mut of_path = allowed.iter().filter_map(|entry| entry.split_once(": ")).filter(|(of, _)| *of == path);
+        of_path.any(|(_, phrase)| finding.phrase.eq_ignore_ascii_case(phrase))
+    };
+    let (mut wrong, mut later, mut clean) = (Vec::new(), 0, Vec::new());
+    for path in held() {
+        let found = findings(&path, &read(&path));
+        let found: Vec<String> = found
+            .iter()
+            .filter(|finding| !is_allowed(&path, finding))
+            .map(|finding| format!("{path}:{finding}"))
+            .collect();
+        if !pending.contains(&path.as_str()) {
+            wrong.extend(found);
+        } else if found.is_empty() {
+            clean.push(path);
+        } else {
+            later += found.len();
+            println!("{}", found.join("\n"));
+        }
+    }
+    println!("{later} findings in files of {PENDING}, which do not count");
+    for path in &clean {
+        println!("{path}: clean, so that its line in {PENDING} can go");
+    }
+    let gone = pending.iter().filter(|path| !root().join(path).exists());
+    gone.for_each(|path| println!("{path}: gone, so that its line in {PENDING} can go"));
+    check(wrong);
+}
+
+/// Lines of comments, and lines of code, of the sources of a crate, tests included.
+fn lines(name: &str) -> (usize, usize) {
+    let (mut comments, mut code) = (0, 0);
+    for path in files(&format!("{name}/src"), ".rs") {
+        for line in read(&path).lines().map(str::trim).filter(|line| !line.is_empty()) {
+            *(if line.starts_with("//") { &mut comments } else { &mut code }) += 1;
+        }
+    }
+    (comments, code)
+}
+
+#[test]
+fn language_takes_no_more_comments_than_now() {
+    let mut wrong = Vec::new();
+    for name in crates() {
+        let (comments, code) = lines(&name);
+        // Crates of a few lines have more to explain than to do.
+        if code < 200 {
+            continue;
+        }
+        let now = (comments * 100).div_ceil(code);
+        println!("{name}: {now} lines of comments for 100 lines of code");
+        match DENSITY.iter().find(|(known, _)| *known == name) {
+            Some((_, most)) if now <= *most => {}
+            Some((_, most)) => {
+                wrong.push(format!("{name}: {now} lines of comments for 100 lines of code, at most {most}"));
+            }
+            None => wrong.push(format!("{name}: its density of comments, {now}, is not in DENSITY")),
+        }
+    }
+    check(wrong);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, content: &str) -> Vec<(usize, String)> {
+        findings(path, content).into_iter().map(|finding| (finding.line, finding.phrase)).collect()
+    }
+
+    #[test]
+    fn phrases_are_found_across_lines_and_not_in_code() {
+        let source = "/// Calls whoever asks, and is\n/// told by the server. `whatever` is a name.\nfn whatever() {}\n\
+            let x = \"nobody\";\nlet y = \"an error that nobody expects here\";\n";
+        let expected = [(1, "whoever"), (1, "is told"), (5, "nobody")];
+        let expected = expected.map(|(line, phrase)| (line, phrase.to_owned()));
+        assert_eq!(found("a.rs", source), expected);
+    }
+
+    #[test]
+    fn a_gap_stays_inside_a_sentence() {
+        assert_eq!(found("a.md", "What has no version is none.\n").len(), 1);
+        assert_eq!(found("a.md", "Say what it does. There is none of it.\n"), [(1, "is none".to_owned())]);
+    }
+
+    #[test]
+    fn words_are_whole_words() {
+        for text in ["Overheard it.", "A takeover-like thing", "Looking atoms", "The rollback"] {
+            assert_eq!(found("a.md", text), Vec::new(), "{text}");
+        }
+        assert_eq!(
+            found("a.md", "A roll-back by Resource versions"),
+            [(1, "roll-back".to_owned()), (1, "resource versions".to_owned())]
+        );
+    }
+
+    #[test]
+    fn fenced_blocks_and_keys_of_yaml_are_not_read() {
+        assert_eq!(found("a.md", "```console\n$ echo nobody\n```\n"), Vec::new());
+        assert_eq!(found("a.yaml", "# Nobody\nname: nobody\nother: x # whatever\n").len(), 2);
+    }
+
+    #[test]
+    fn comments_that_repeat_a_name_are_recognized() {
+        for (comment, name) in [
+            ("The name.", "name"),
+            ("Name of the Lease.", "lease_name"),
+            ("A queue metrics.", "QueueMetrics"),
+            ("Its uid", "uid"),
+        ] {
+            assert!(repeats(comment, name), "{comment} {name}");
+        }
+        for (comment, name) in [("The name of the Lease.", "name"), ("", "name"), ("Seconds.", "timeout")] {
+            assert!(!repeats(comment, name), "{comment} {name}");
+        }
+        let source = "/// The name.\npub(crate) name: String,\n/// Name.\n///\n/// In full.\npub fn name() {}\n/// Kind.\n#[serde(default)]\nKind(u8),\n";
+        assert_eq!(found("a.rs", source), [(1, "The name.".to_owned()), (7, "Kind.".to_owned())]);
+    }
+
+    #[test]
+    fn declarations_name_what_they_declare() {
+        for (line, expected) in [
+            ("pub async fn read_all(&self) {", Some("read_all")),
+            ("pub(super) struct Plan<T> {", Some("Plan")),
+            ("pub const MOST: usize = 3;", Some("MOST")),
+            ("pub name: String,", Some("name")),
+            ("Ready,", Some("Ready")),
+            ("}", None),
+        ] {
+            assert_eq!(declared(line), expected, "{line}");
+        }
+    }
+}

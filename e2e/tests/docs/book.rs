@@ -1,0 +1,75 @@
+//! The book: `docs/SUMMARY.md` lists every page.
+
+use std::collections::BTreeSet;
+
+use crate::{check, files, markdown, read, root};
+
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// Pages that the book lists and that are still to be written. An entry goes when its page comes.
+const TO_COME: &[&str] = &[
+    "docs/README.md",
+    "docs/add-a-controller.md",
+    "docs/behaviour/common.md",
+    "docs/behaviour/cronjob-controller.md",
+    "docs/behaviour/daemonset-controller.md",
+    "docs/behaviour/deployment-controller.md",
+    "docs/behaviour/endpointslice-controller.md",
+    "docs/behaviour/gc-controller.md",
+    "docs/behaviour/job-controller.md",
+    "docs/behaviour/node-lifecycle-controller.md",
+    "docs/behaviour/replicaset-controller.md",
+    "docs/behaviour/statefulset-controller.md",
+    "docs/operating.md",
+    "docs/performance.md",
+    "docs/testing.md",
+    "docs/troubleshooting.md",
+    "docs/upgrading.md",
+];
+
+/// Pages that are about to go, and that the book does not list.
+const TO_GO: &[&str] = &["docs/operations.md"];
+
+/// The pages that a summary lists, in order.
+fn listed(summary: &str) -> Vec<String> {
+    let links = markdown::links(&markdown::parse(summary));
+    links.into_iter().map(|(_, target)| format!("docs/{target}")).collect()
+}
+
+/// What is wrong with a summary beside the pages that exist.
+fn troubles(summary: &str, existing: &BTreeSet<String>) -> Vec<String> {
+    let listed = listed(summary);
+    let once: BTreeSet<&String> = listed.iter().collect();
+    let mut wrong = Vec::new();
+    if once.len() < listed.len() {
+        wrong.push(format!("{SUMMARY}: a page is listed twice"));
+    }
+    let missing = existing.iter().filter(|page| !once.contains(page) && !TO_GO.contains(&page.as_str()));
+    wrong.extend(missing.map(|page| format!("{SUMMARY}: {page} is not listed")));
+    let unknown = once.iter().filter(|page| !existing.contains(**page) && !TO_COME.contains(&page.as_str()));
+    wrong.extend(unknown.map(|page| format!("{SUMMARY}: {page} does not exist")));
+    wrong
+}
+
+#[test]
+fn the_summary_lists_every_page_and_nothing_else() {
+    let is_page = |path: &String| path.starts_with("docs/") && path.ends_with(".md") && path != SUMMARY;
+    check(troubles(&read(SUMMARY), &files().into_iter().filter(is_page).collect()));
+}
+
+#[test]
+fn the_book_is_built_outside_of_the_pages() {
+    let book = read("docs/book.toml");
+    assert!(book.contains("\nsrc = \".\"\n") && book.contains("\nbuild-dir = \"../target/book\"\n"), "{book}");
+    assert!(read(".gitignore").contains("/target\n"));
+    assert!(root().join(SUMMARY).exists());
+}
+
+#[test]
+fn unlisted_and_unknown_pages_are_found() {
+    let existing = BTreeSet::from(["docs/a.md".to_owned(), "docs/b.md".to_owned()]);
+    let found = troubles("# Summary\n\n- [A](a.md)\n- [C](c.md)\n- [C](c.md)\n", &existing);
+    let expected = ["a page is listed twice", "docs/b.md is not listed", "docs/c.md does not exist"];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    assert!(found.iter().zip(expected).all(|(found, expected)| found.ends_with(expected)), "{found:?}");
+}

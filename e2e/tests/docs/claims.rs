@@ -1,0 +1,186 @@
+//! The claims of `docs/behaviour/` and the tests that cite them.
+//!
+//! A claim is an item of a list that begins with its number, `- **DEPLOYMENT-1** ...`. A test that holds it has the number in its
+//! comment, `/// DEPLOYMENT-1, DEPLOYMENT-2.`. A claim that no test cites ends with a mark that says so.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use crate::{check, files, markdown, read, root};
+
+/// What the numbers of claims begin with, with the page that has them.
+const PREFIXES: [(&str, &str); 10] = [
+    ("COMMON", "common"),
+    ("CRONJOB", "cronjob"),
+    ("DAEMONSET", "daemonset"),
+    ("DEPLOYMENT", "deployment"),
+    ("ENDPOINTSLICE", "endpointslice"),
+    ("GC", "gc"),
+    ("JOB", "job"),
+    ("NODE", "node-lifecycle"),
+    ("REPLICASET", "replicaset"),
+    ("STATEFULSET", "statefulset"),
+];
+
+/// Where the pages are.
+const DIRECTORY: &str = "docs/behaviour";
+/// The end of a claim that no test cites.
+const UNTESTED: &str = " *(no test of its own)*";
+
+type Number = (String, u32);
+
+/// `DEPLOYMENT-12` as a prefix and a number; anything else is no claim's.
+fn number(word: &str) -> Option<Number> {
+    let (prefix, digits) = word.rsplit_once('-')?;
+    let is_known = PREFIXES.iter().any(|(known, _)| *known == prefix);
+    (is_known && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(())?;
+    Some((prefix.to_owned(), digits.parse().ok()?))
+}
+
+/// The claims of a page in their order: number, text and line.
+fn claims(page: &str) -> Vec<(Option<Number>, String, usize)> {
+    let mut claims: Vec<(Option<Number>, String, usize)> = Vec::new();
+    let mut is_open = false;
+    for (line, text) in markdown::parse(page).prose {
+        if let Some(rest) = text.strip_prefix("- **") {
+            let (word, rest) = rest.split_once("**").unwrap_or((rest, ""));
+            // Other items may begin in bold, too.
+            let is_claim =
+                word.contains('-') && word.split('-').next().is_some_and(|p| p.bytes().all(|b| b.is_ascii_uppercase()));
+            is_open = is_claim;
+            if is_claim {
+                claims.push((number(word), rest.trim_end().to_owned(), line));
+            }
+        } else if is_open && text.starts_with("  ") {
+            if let Some((_, claim, _)) = claims.last_mut() {
+                *claim += " ";
+                *claim += text.trim();
+            }
+        } else {
+            is_open = false;
+        }
+    }
+    claims
+}
+
+/// The claims that comments of a source cite, with the lines of the citations.
+fn citations(source: &str) -> Vec<(Number, usize)> {
+    let mut found = Vec::new();
+    for (line, text) in (1..).zip(source.lines()) {
+        let Some(comment) = text.trim_start().strip_prefix("//") else { continue };
+        let words = comment.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        found.extend(words.filter_map(number).map(|number| (number, line)));
+    }
+    found
+}
+
+/// What is wrong with pages, given by name and text, and citations, given by file and text.
+fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut known: BTreeMap<Number, (String, bool)> = BTreeMap::new();
+    for (path, text) in pages {
+        let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".md").trim_end_matches("-controller");
+        let prefix = PREFIXES.iter().find(|(_, page)| *page == name).map(|(prefix, _)| *prefix);
+        let Some(prefix) = prefix else {
+            wrong.push(format!("{path}: no prefix of claims belongs to this page"));
+            continue;
+        };
+        let mut next = 1;
+        for (number, text, line) in claims(text) {
+            let expected = format!("{prefix}-{next}");
+            match number {
+                Some(number) if number == (prefix.to_owned(), next) => {
+                    known.insert(number, (format!("{path}:{line}"), text.ends_with(UNTESTED)));
+                    next += 1;
+                }
+                other => {
+                    let found =
+                        other.map_or_else(|| "something else".to_owned(), |(prefix, n)| format!("{prefix}-{n}"));
+                    wrong.push(format!("{path}:{line}: the next claim is {expected}, not {found}"));
+                    break;
+                }
+            }
+        }
+        if next == 1 {
+            wrong.push(format!("{path}: there are no claims"));
+        }
+    }
+    let mut cited = BTreeSet::new();
+    for (path, text) in sources {
+        for (number, line) in citations(text) {
+            let (prefix, n) = &number;
+            if !known.contains_key(&number) {
+                wrong.push(format!("{path}:{line}: there is no claim {prefix}-{n}"));
+            }
+            cited.insert(number);
+        }
+    }
+    for ((prefix, n), (place, is_marked)) in &known {
+        match (cited.contains(&(prefix.clone(), *n)), is_marked) {
+            (true, true) => wrong.push(format!("{place}: a test cites {prefix}-{n}, so that the mark is wrong")),
+            (false, false) => {
+                wrong.push(format!("{place}: no test cites {prefix}-{n}; the claim has to end with{UNTESTED:?}"));
+            }
+            _ => {}
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_claim_is_cited_or_marked_and_every_citation_resolves() {
+    if !root().join(DIRECTORY).exists() {
+        return;
+    }
+    let all = files();
+    let is_page = |path: &&String| {
+        path.starts_with(&format!("{DIRECTORY}/")) && path.ends_with(".md") && !path.ends_with("/README.md")
+    };
+    let pages: Vec<_> = all.iter().filter(is_page).map(|path| (path.clone(), read(path))).collect();
+    assert!(!pages.is_empty(), "{DIRECTORY} has no pages");
+    let is_source = |path: &&String| path.ends_with(".rs") && !path.starts_with("e2e/tests/docs/");
+    let readable = |path: &String| fs::read_to_string(root().join(path)).ok().map(|text| (path.clone(), text));
+    let sources: Vec<_> = all.iter().filter(is_source).filter_map(readable).collect();
+    check(troubles(&pages, &sources));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(page: &str, source: &str) -> Vec<String> {
+        troubles(&[("docs/behaviour/gc.md".to_owned(), page.to_owned())], &[("a.rs".to_owned(), source.to_owned())])
+    }
+
+    #[test]
+    fn a_page_whose_claims_are_cited_or_marked_is_right() {
+        let page = "# gc\n\n- **GC-1** One\n  and more.\n- **Note:** not a claim.\n- **GC-2** Two,\n  wrapped. *(no test of its own)*\n";
+        assert_eq!(found(page, "/// Holds.\n/// GC-1.\nfn test() {}\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn gaps_and_unknown_citations_and_wrong_marks_are_found() {
+        let one = "- **GC-1** One.\n";
+        for (page, source, expected) in [
+            ("- **GC-2** Two.\n", "/// GC-2.", "the next claim is GC-1, not GC-2"),
+            ("- **GC-1** One.\n- **GC-1** Again.\n", "/// GC-1.", "the next claim is GC-2, not GC-1"),
+            ("- **JOB-1** One.\n", "/// JOB-1.", "not JOB-1"),
+            ("No list.\n", "", "there are no claims"),
+            (one, "/// GC-1, GC-7.", "a.rs:1: there is no claim GC-7"),
+            (one, "let x = \"GC-1\";", "no test cites GC-1"),
+            ("- **GC-1** One. *(no test of its own)*\n", "// GC-1", "the mark is wrong"),
+        ] {
+            let found = found(page, source);
+            assert!(found.iter().any(|line| line.contains(expected)), "{page}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn only_numbers_of_claims_are_citations() {
+        let cited = citations("/// UTF-8 and GC-12, STATEFULSET-3. RFC-1\ncode(); // JOB-1\n//! NODE-4\n");
+        let cited: Vec<(&str, u32, usize)> = cited.iter().map(|((prefix, n), line)| (&**prefix, *n, *line)).collect();
+        assert_eq!(cited, [("GC", 12, 1), ("STATEFULSET", 3, 1), ("NODE", 4, 3)]);
+    }
+}

@@ -1,0 +1,60 @@
+//! Fenced blocks of code: each has a language, and data parses.
+
+use crate::{check, files, markdown, markdown::Fence, pages, read};
+
+/// The languages that blocks may have. Those without a check here are shown and not read.
+///
+/// `rust,ignore` is a sketch, `rust` is quoted from the sources, where it is compiled.
+const LANGUAGES: [&str; 8] = ["console", "json", "promql", "rust", "rust,ignore", "sh", "text", "yaml"];
+
+/// What is wrong with a block. `sources` are the lines of all Rust files, trimmed.
+fn trouble(fence: &Fence, is_source: &dyn Fn(&str) -> bool) -> Option<String> {
+    let text = fence.lines.join("\n");
+    match fence.language.as_str() {
+        "" => Some("the block has no language".to_owned()),
+        "json" => serde_json::from_str::<serde_json::Value>(&text).err().map(|e| e.to_string()),
+        "yaml" => serde_saphyr::from_multiple::<serde_json::Value>(&text).err().map(|e| e.to_string()),
+        // It is compiled where it comes from.
+        "rust" => {
+            let lines = fence.lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+            lines.filter(|line| !is_source(line)).map(|line| format!("no source has the line {line:?}")).next()
+        }
+        known if LANGUAGES.contains(&known) => None,
+        other => Some(format!("no block has the language {other:?}: see LANGUAGES")),
+    }
+}
+
+#[test]
+fn every_block_has_a_language_and_parses() {
+    let sources: std::collections::BTreeSet<String> = files()
+        .into_iter()
+        .filter(|path| path.ends_with(".rs") && !path.starts_with("e2e/tests/docs/"))
+        .flat_map(|path| read(&path).lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>())
+        .collect();
+    let mut wrong = Vec::new();
+    for page in pages() {
+        for fence in markdown::parse(&read(&page)).fences {
+            let trouble = trouble(&fence, &|line| sources.contains(line));
+            wrong.extend(trouble.map(|why| format!("{page}:{}: {why}", fence.line)));
+        }
+    }
+    check(wrong);
+}
+
+#[test]
+fn broken_blocks_are_recognized() {
+    let fence = |language: &str, text: &str| Fence {
+        line: 1,
+        language: language.to_owned(),
+        lines: text.lines().map(str::to_owned).collect(),
+    };
+    let is_source = |line: &str| line == "let x = 1;";
+    for (language, text) in [("", "x"), ("json", "{"), ("yaml", "a: b: c"), ("rust", "let y = 2;"), ("bash", "x")] {
+        assert!(trouble(&fence(language, text), &is_source).is_some(), "{language}");
+    }
+    for (language, text) in
+        [("console", "$ x"), ("json", "{\"a\": 1}"), ("yaml", "a: [1]\n"), ("rust", "  let x = 1;\n")]
+    {
+        assert_eq!(trouble(&fence(language, text), &is_source), None, "{language}");
+    }
+}
