@@ -6,30 +6,6 @@ use crate::{check, files, markdown, read, root};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Pages that the book lists and that are still to be written. An entry goes when its page comes.
-const TO_COME: &[&str] = &[
-    "docs/README.md",
-    "docs/add-a-controller.md",
-    "docs/behaviour/common.md",
-    "docs/behaviour/cronjob-controller.md",
-    "docs/behaviour/daemonset-controller.md",
-    "docs/behaviour/deployment-controller.md",
-    "docs/behaviour/endpointslice-controller.md",
-    "docs/behaviour/gc-controller.md",
-    "docs/behaviour/job-controller.md",
-    "docs/behaviour/node-lifecycle-controller.md",
-    "docs/behaviour/replicaset-controller.md",
-    "docs/behaviour/statefulset-controller.md",
-    "docs/operating.md",
-    "docs/performance.md",
-    "docs/testing.md",
-    "docs/troubleshooting.md",
-    "docs/upgrading.md",
-];
-
-/// Pages that are about to go, and that the book does not list.
-const TO_GO: &[&str] = &["docs/operations.md"];
-
 /// The pages that a summary lists, in order.
 fn listed(summary: &str) -> Vec<String> {
     let links = markdown::links(&markdown::parse(summary));
@@ -44,9 +20,9 @@ fn troubles(summary: &str, existing: &BTreeSet<String>) -> Vec<String> {
     if once.len() < listed.len() {
         wrong.push(format!("{SUMMARY}: a page is listed twice"));
     }
-    let missing = existing.iter().filter(|page| !once.contains(page) && !TO_GO.contains(&page.as_str()));
+    let missing = existing.iter().filter(|page| !once.contains(page));
     wrong.extend(missing.map(|page| format!("{SUMMARY}: {page} is not listed")));
-    let unknown = once.iter().filter(|page| !existing.contains(**page) && !TO_COME.contains(&page.as_str()));
+    let unknown = once.iter().filter(|page| !existing.contains(**page));
     wrong.extend(unknown.map(|page| format!("{SUMMARY}: {page} does not exist")));
     wrong
 }
