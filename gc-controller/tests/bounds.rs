@@ -107,8 +107,8 @@ fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usiz
 }
 
 proptest! {
-    /// GC-75.
     #![proptest_config(ProptestConfig::with_cases(48))]
+    /// GC-75.
     #[test]
     fn the_cost_of_references_is_proportional_to_their_size(
         references in prop::collection::vec(any_references(), 1..4), deleting in any::<bool>(),
