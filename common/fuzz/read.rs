@@ -10,7 +10,7 @@ use common::{
     wire::{Envelope, List, WatchEvent},
 };
 
-/// Reads `bytes` as an envelope, an event of a watch and a list. Whatever they are, this must return.
+/// Reads `bytes` as an envelope, an event of a watch and a list. Must return for any bytes.
 pub(crate) fn read(bytes: &[u8]) {
     if let Ok(envelope) = Envelope::read(bytes) {
         object(envelope.object);

@@ -122,8 +122,8 @@ impl Fleet {
         }
     }
 
-    /// Records a renewal of a Lease. A renewal time that differs from the last one is a heartbeat, whatever the clock of the node
-    /// shows.
+    /// Records a renewal of a Lease. A renewal time that differs from the last one is a heartbeat, even if the clock of the node
+    /// is wrong.
     pub(crate) fn renewed(&mut self, name: &str, renewal: Renewal, now: Instant) {
         if !self.is_news(name, renewal) {
             return;

@@ -8,7 +8,7 @@
 //! reason before it is deleted ([`eviction`]). A Pod that tolerates the taints without a limit is never deleted, nor is a Pod
 //! whose node lost its taints in time. Pods that no kubelet will ever finish are removed ([`garbage`]), but never a running Pod
 //! whose node exists. Every deletion names the UID of its Pod. A node that renews its Lease loses no Pod because of a taint for
-//! silence, whatever its status is.
+//! silence; its status does not matter.
 //!
 //! In doubt, nothing is done. A process that was paused, cut off or just started has missed heartbeats: it judges no node before
 //! it has had a live view for a whole grace period (`sight.rs`).

@@ -33,7 +33,7 @@ pub struct ReplicaSet {
     pub selector: Selector,
     /// `spec.template`; `None` if `spec.replicas` is 0.
     pub template: Option<Template>,
-    /// Labels of the template.
+    /// `spec.template.metadata.labels`.
     pub template_labels: Labels,
     /// `status` from the cache; the defaults if it is absent.
     pub status: Status,

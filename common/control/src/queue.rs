@@ -517,7 +517,7 @@ impl<K: QueueKey> Queue<K> {
         self.len() == 0
     }
 
-    /// Returns for how long the keys in progress have been processed: the sum and the maximum.
+    /// Returns the processing times of the keys in progress: their sum and their maximum.
     pub fn unfinished(&self) -> (Duration, Duration) {
         let state = self.inner.state.lock();
         let now = self.inner.clock.instant();

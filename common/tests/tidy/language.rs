@@ -41,7 +41,6 @@ const PHRASES: &[(&str, &str)] = &[
     ("gone for", "absent since"),
     ("what * is none", "rewrite the clause around a noun"),
     ("that|those is|are none", "rewrite the clause around a noun"),
-    ("is none", "there is no ..., or: is absent, is not a ..."),
     ("that of which", "name the thing"),
     ("of whom|whose", "rewrite around a noun"),
     ("who is asked", "name the server"),
@@ -96,7 +95,7 @@ const DENSITY: &[(&str, usize)] = &[
     ("cronjob-controller", 17),
     ("daemonset-controller", 17),
     ("deploy/kubectl-nonet", 15),
-    ("deployment-controller", 16),
+    ("deployment-controller", 18),
     ("e2e", 15),
     ("e2e/sandbox", 9),
     ("e2e/simulation", 13),
@@ -104,7 +103,7 @@ const DENSITY: &[(&str, usize)] = &[
     ("gc-controller", 17),
     ("job-controller", 15),
     ("node-lifecycle-controller", 18),
-    ("replicaset-controller", 15),
+    ("replicaset-controller", 17),
     ("statefulset-controller", 17),
 ];
 

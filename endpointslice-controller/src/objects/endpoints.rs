@@ -93,7 +93,7 @@ pub struct Address {
     pub target_ref: Option<TargetRef>,
 }
 
-/// A port of a subset.
+/// Name, number and protocol of a port of a subset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SubsetPort {

@@ -18,7 +18,7 @@ pub const SERVICES: Resource =
 const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 
-/// A Service.
+/// The fields of a Service that its endpoints depend on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Service {
     /// Metadata. Only the annotations for topology hints are kept.
@@ -53,7 +53,7 @@ pub struct Spec {
     pub traffic_distribution: Option<Text>,
 }
 
-/// A port of a Service.
+/// Name, number, target and protocol of an entry of `spec.ports`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {

@@ -42,7 +42,7 @@ pub struct SyncPlan {
     pub gang: Gang,
     /// The decision about the number of Pods.
     pub manage: Manage,
-    /// The numbers after the decision is carried out.
+    /// The numbers after the requests of the plan have succeeded.
     pub managed: Managed,
     /// The first status, and the finalizers to remove.
     pub tracked: Tracked,

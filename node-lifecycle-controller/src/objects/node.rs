@@ -26,7 +26,7 @@ pub const READY: &str = "Ready";
 
 /// Taint by which an operator declares that nothing runs on a node any more.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// Label that excludes a node from the state of its zone, whatever its value is.
+/// Label that excludes a node from the state of its zone; its value does not matter.
 const EXCLUDE_DISRUPTION: &str = "node.kubernetes.io/exclude-disruption";
 /// Labels with the region of a node; the first one that exists counts, even if it is empty.
 const REGION: [&str; 2] = ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];

@@ -409,7 +409,7 @@ mod tests {
             (Some(term(B, &[A], true)), false, &[], A, term(A, &[], false), Some(B)),
             (Some(term(B, &[A], true)), true, &[], A, term(A, &[], false), None),
             (Some(term(B, &[A], true)), false, &[], C, term(C, &[A], true), Some(B)),
-            // A roll-back.
+            // A rollback.
             (Some(term(B, &[A], false)), true, &[], A, term(A, &[B], false), None),
             (Some(term(B, &[A], false)), false, &[], A, term(A, &[B], false), None),
             // A failed version without other candidates.

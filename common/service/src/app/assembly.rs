@@ -43,7 +43,7 @@ pub enum Leadership {
         keeper: Arc<Keeper>,
         /// The gate that all writes of the loops pass.
         gate: Gate,
-        /// Record of the resource versions that the loops write.
+        /// Record of the versions that the loops write.
         writes: Writes,
     },
 }

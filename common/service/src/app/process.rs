@@ -288,9 +288,8 @@ fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
 
 /// Registers the gauge of the expiry of the client certificate.
 fn certificate_expiry(metrics: &Metrics) -> Gauge {
-    let name = "nonet_client_certificate_expiration_timestamp_seconds";
     let help = "When the client certificate in the kubeconfig expires, in seconds since unix epoch.";
-    metrics.gauge(name, Stability::Alpha, help, &[]).with(&[])
+    metrics.gauge("nonet_client_certificate_expiration_timestamp_seconds", Stability::Alpha, help, &[]).with(&[])
 }
 
 /// Registers the metric with the readiness of the process.

@@ -1,4 +1,4 @@
-//! How many sightings make evidence, and for how long they count. No I/O, no clock.
+//! How many sightings make evidence, and when they expire. No I/O, no clock.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -125,7 +125,7 @@ proptest! {
         }
     }
 
-    /// After a full set, the graph contains exactly the objects of the set, whatever happened before.
+    /// After a full set, the graph contains exactly the objects of the set, for any history before it.
     /// GC-13.
     #[test]
     fn a_full_set_repairs_all_missed_changes(

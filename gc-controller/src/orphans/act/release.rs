@@ -1,6 +1,6 @@
 //! Releases a dependent from an owner that is deleted with the policy `Orphan`.
 //!
-//! All references of the dependent to the UID of the owner are removed, whatever their other fields contain. This is right for
+//! All references of the dependent to the UID of the owner are removed; their other fields do not matter. This is right for
 //! every version of the dependent, so the requests have no precondition on the version.
 
 use common::{

@@ -29,7 +29,7 @@ pub fn settle(status: &mut Status, still_tracked: &HashSet<Uid>) -> bool {
 }
 
 /// Decides the second status and the end. `stored` is the status on the server, and `untracked` are the Pods of
-/// [`Tracked::untrack`] whose finalizers are removed.
+/// [`Tracked::untrack`] that lose their finalizers.
 pub fn conclude(
     snapshot: &Snapshot,
     tracked: &Tracked,

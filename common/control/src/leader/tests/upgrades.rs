@@ -1,4 +1,4 @@
-//! Elections among versions: hand-over, probation, failure, roll-back, and electors without probation.
+//! Elections among versions: hand-over, probation, failure, rollback, and electors without probation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
