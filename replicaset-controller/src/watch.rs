@@ -43,7 +43,7 @@ impl<K: Kind> Watch<K> {
         match event {
             Event::Deleted(set) => self.forget(&set.set().metadata.uid),
             // Most often, this process has written the status. More changes of Pods follow in a large set.
-            Event::Updated { old, new } if is_status_change(old.set(), new.set()) => {
+            Event::Updated { old, new } if is_large(new.set()) && is_status_change(old.set(), new.set()) => {
                 return self.queue.add_debounced(new.set().metadata.key(), self.debounce(new.set()));
             }
             _ => {}
@@ -76,9 +76,7 @@ impl<K: Kind> Watch<K> {
             Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
             Event::Added(pod) => self.add_adopters(pod.meta()),
             Event::Updated { old, new } => self.on_pod_update(old, new),
-            // The set was synced when the Pod began to terminate.
-            Event::Deleted(pod) if !pod.is_active() => self.add_owner_debounced(pod.meta()),
-            Event::Deleted(pod) => self.add_owner(pod.meta()),
+            Event::Deleted(pod) => self.on_pod_deletion(pod),
             Event::Unreadable(pod) => self.add_owner(&pod.meta),
         }
     }
@@ -141,17 +139,20 @@ impl<K: Kind> Watch<K> {
         }
     }
 
-    fn add_owner_debounced(&self, pod: &Meta) {
-        if let Some(set) = owner_of(&self.sets, pod) {
-            let set = set.set();
+    fn on_pod_deletion(&self, pod: &CachedPod) {
+        let Some(set) = owner_of(&self.sets, pod.meta()) else { return };
+        let set = set.set();
+        if is_large(set) && !pod.is_active() {
+            // The set was synced when the Pod began to terminate.
             self.queue.add_debounced(set.metadata.key(), self.debounce(set));
+        } else {
+            self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 
     /// Returns the debounce of a set.
     fn debounce(&self, set: &ReplicaSet) -> Duration {
-        let pods = set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default());
-        let batches = u32::try_from(pods / PODS_PER_BATCH).unwrap_or(MAX_BATCHES);
+        let batches = u32::try_from(size(set) / PODS_PER_BATCH).unwrap_or(MAX_BATCHES);
         self.batch * batches.clamp(1, MAX_BATCHES)
     }
 
@@ -160,6 +161,16 @@ impl<K: Kind> Watch<K> {
             self.queue.add(set.set().metadata.key(), Priority::Normal);
         }
     }
+}
+
+/// Returns the desired or the last counted number of Pods, the larger one.
+fn size(set: &ReplicaSet) -> usize {
+    set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default())
+}
+
+/// Returns whether a set has so many Pods that a sync is expensive.
+fn is_large(set: &ReplicaSet) -> bool {
+    size(set) >= PODS_PER_BATCH
 }
 
 /// Returns whether an update leaves the spec and the existence of a set as they were.

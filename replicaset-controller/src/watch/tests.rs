@@ -89,26 +89,41 @@ async fn a_pod_enqueues_the_set_that_controls_it() {
     assert_eq!(deleted(&pod("a")), ["web"]);
     assert_eq!(updated(&pod("a"), &pod("a")), ["shop/web in 3"], "a change without effect on counts is debounced");
     assert_eq!(updated(&pod("a"), &pod("a").deleting()), ["web"]);
-    assert_eq!(deleted(&pod("a").deleting()), ["shop/web in 3"], "the end of a terminating Pod is debounced");
+    assert_eq!(deleted(&pod("a").deleting()), ["web"]);
+}
+
+/// Returns `web` with this number of Pods.
+fn sized(replicas: i32, counted: i32, version: &str, generation: i64) -> Set<ReplicaSets> {
+    let mut object = web(replicas.into());
+    object["metadata"]["uid"] = json!("u-web");
+    object["metadata"]["resourceVersion"] = json!(version);
+    object["metadata"]["generation"] = json!(generation);
+    object["status"]["replicas"] = json!(counted);
+    serde_json::from_str(&object.to_string()).unwrap()
 }
 
 /// REPLICASET-78.
 #[tokio::test(start_paused = true)]
-async fn a_change_of_a_status_is_debounced_and_a_change_of_a_spec_is_not() {
-    let set = |version: &str, generation: i64| -> Arc<Set<ReplicaSets>> {
-        let mut object = web(1);
-        object["metadata"]["resourceVersion"] = json!(version);
-        object["metadata"]["generation"] = json!(generation);
-        Arc::new(serde_json::from_str(&object.to_string()).unwrap())
-    };
-    let updated = |old, new, origin| {
+async fn a_status_and_the_end_of_a_terminating_pod_are_debounced_in_a_large_set_only() {
+    let status = |pods: i32, generation: i64, version: &str, origin| {
         let fixture = fixture();
-        fixture.watch.on_set(&Event::Updated { old, new }, origin);
+        let (old, new) = (sized(pods, 0, "10", 1), sized(pods, 0, version, generation));
+        fixture.watch.on_set(&Event::Updated { old: Arc::new(old), new: Arc::new(new) }, origin);
         fixture.queued()
     };
-    assert_eq!(updated(set("1", 1), set("2", 1), Origin::Watch), ["shop/web in 3"]);
-    assert_eq!(updated(set("1", 1), set("2", 2), Origin::Watch), ["web"]);
-    assert_eq!(updated(set("1", 1), set("1", 1), Origin::Resync), ["web"]);
+    assert_eq!(status(99, 1, "11", Origin::Watch), ["web"]);
+    assert_eq!(status(100, 1, "11", Origin::Watch), ["shop/web in 3"]);
+    assert_eq!(status(100, 2, "11", Origin::Watch), ["web"], "the spec has changed");
+    assert_eq!(status(100, 1, "10", Origin::Resync), ["web"]);
+    let ended = |pods: i32, pod: &PodBuilder| {
+        let fixture = fixture();
+        fixture.watch.sets.fill(vec![sized(pods, 0, "10", 1)], Version::parse("10"));
+        fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Watch);
+        fixture.queued()
+    };
+    assert_eq!(ended(99, &pod("a").deleting()), ["web"]);
+    assert_eq!(ended(100, &pod("a").deleting()), ["shop/web in 3"]);
+    assert_eq!(ended(100, &pod("a")), ["web"], "the number of active Pods has changed");
 }
 
 /// REPLICASET-78.
@@ -116,11 +131,7 @@ async fn a_change_of_a_status_is_debounced_and_a_change_of_a_spec_is_not() {
 async fn the_debounce_grows_with_the_size_of_the_set() {
     for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
         let fixture = fixture();
-        let mut large = web(wanted);
-        large["metadata"]["uid"] = json!("u-web");
-        large["metadata"]["resourceVersion"] = json!("10");
-        large["status"]["replicas"] = json!(counted);
-        let large: Set<ReplicaSets> = serde_json::from_str(&large.to_string()).unwrap();
+        let large = sized(wanted, counted, "10", 1);
         fixture.watch.sets.fill(vec![large], Version::parse("10"));
         let (old, new) = (pod("a"), pod("a").version(2));
         fixture.watch.on_pod(&Event::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) }, Origin::Watch);
