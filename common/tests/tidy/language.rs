@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_gap_stays_inside_a_sentence() {
         assert_eq!(found("a.md", "What has no version is none.\n").len(), 1);
-        assert_eq!(found("a.md", "Say what it does. There is none of it.\n"), [(1, "is none".to_owned())]);
+        assert_eq!(found("a.md", "Say what it does. There is none of it.\n"), Vec::new());
     }
 
     #[test]

@@ -93,8 +93,8 @@ async fn a_pod_enqueues_the_set_that_controls_it() {
 }
 
 /// Returns `web` with this number of Pods.
-fn sized(replicas: i32, counted: i32, version: &str, generation: i64) -> Set<ReplicaSets> {
-    let mut object = web(replicas.into());
+fn sized(replicas: usize, counted: i32, version: &str, generation: i64) -> Set<ReplicaSets> {
+    let mut object = web(replicas);
     object["metadata"]["uid"] = json!("u-web");
     object["metadata"]["resourceVersion"] = json!(version);
     object["metadata"]["generation"] = json!(generation);
@@ -105,7 +105,7 @@ fn sized(replicas: i32, counted: i32, version: &str, generation: i64) -> Set<Rep
 /// REPLICASET-78.
 #[tokio::test(start_paused = true)]
 async fn a_status_and_the_end_of_a_terminating_pod_are_debounced_in_a_large_set_only() {
-    let status = |pods: i32, generation: i64, version: &str, origin| {
+    let status = |pods: usize, generation: i64, version: &str, origin| {
         let fixture = fixture();
         let (old, new) = (sized(pods, 0, "10", 1), sized(pods, 0, version, generation));
         fixture.watch.on_set(&Event::Updated { old: Arc::new(old), new: Arc::new(new) }, origin);
@@ -115,7 +115,7 @@ async fn a_status_and_the_end_of_a_terminating_pod_are_debounced_in_a_large_set_
     assert_eq!(status(100, 1, "11", Origin::Watch), ["shop/web in 3"]);
     assert_eq!(status(100, 2, "11", Origin::Watch), ["web"], "the spec has changed");
     assert_eq!(status(100, 1, "10", Origin::Resync), ["web"]);
-    let ended = |pods: i32, pod: &PodBuilder| {
+    let ended = |pods: usize, pod: &PodBuilder| {
         let fixture = fixture();
         fixture.watch.sets.fill(vec![sized(pods, 0, "10", 1)], Version::parse("10"));
         fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Watch);
