@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     api::Api,
     consistency::Ledger,
-    controller::priority,
+    controller::{debounce, priority},
     informer::{Config, Informer},
     map::{HashMap, HashSet},
     meta::{Key, Meta, Uid, Version},
@@ -18,18 +18,13 @@ use parking_lot::Mutex;
 
 use crate::objects::{Deployment, Pod, ReplicaSet};
 
-/// Number of Pods of a ReplicaSet for which the debounce of its status grows by one [`Watch::batch`].
-const PODS_PER_BATCH: i32 = 100;
-/// Upper limit of that growth.
-const MAX_BATCHES: u32 = 10;
-
 /// Handlers of Deployments and ReplicaSets. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`,
 /// ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
-    /// Debounce of the status of a ReplicaSet, for every [`PODS_PER_BATCH`] Pods. Smaller ReplicaSets have none.
+    /// Debounce of the status of a ReplicaSet, for every 100 Pods, see [`debounce`].
     pub(crate) batch: Duration,
     /// Deployments for which this process has listed the ReplicaSets that earlier leaders may have created.
     pub(crate) explored: Mutex<HashSet<Uid>>,
@@ -75,13 +70,13 @@ impl Watch {
             Event::Added(set) if set.metadata.is_deleting() => self.add_owner(&set.metadata, priority),
             Event::Added(set) => self.add_related(&set.metadata, priority),
             Event::Updated { old, new } => {
-                let debounce = self.debounce(new);
+                let pods = usize::try_from(new.spec.replicas.max(new.status.replicas)).unwrap_or_default();
                 let (old, new) = (&old.metadata, &new.metadata);
                 if old.resource_version == new.resource_version {
                     return;
                 }
-                if is_status_change(old, new) && !debounce.is_zero() {
-                    return self.add_owner_debounced(new, debounce);
+                if new.controller().is_some() && new.is_status_change_of(old) {
+                    return self.add_owner_debounced(new, debounce(self.batch, pods));
                 }
                 let moved = old.controller() != new.controller();
                 if moved {
@@ -106,12 +101,6 @@ impl Watch {
         }
     }
 
-    /// Returns the debounce of the status of a ReplicaSet.
-    fn debounce(&self, set: &ReplicaSet) -> Duration {
-        let pods = set.spec.replicas.max(set.status.replicas);
-        self.batch * u32::try_from(pods / PODS_PER_BATCH).unwrap_or_default().min(MAX_BATCHES)
-    }
-
     fn add_related(&self, set: &Meta, priority: Priority) {
         if set.controller().is_some() {
             return self.add_owner(set, priority);
@@ -121,16 +110,6 @@ impl Watch {
             self.queue.add(deployment.metadata.key(), priority);
         }
     }
-}
-
-/// Returns whether an update of a ReplicaSet with a controller leaves its spec, its labels, its controller and its existence as
-/// they were.
-fn is_status_change(old: &Meta, new: &Meta) -> bool {
-    new.controller().is_some()
-        && old.controller() == new.controller()
-        && old.generation == new.generation
-        && old.labels == new.labels
-        && old.is_deleting() == new.is_deleting()
 }
 
 /// Informers of Pods, one for each Deployment that waits for the end of its old Pods under the strategy `Recreate`.

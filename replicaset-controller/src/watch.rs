@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::priority,
+    controller::{debounce, priority},
     meta::{Key, Meta, Uid},
     owners::{adopters_of, owner_of},
     queue::{Priority, Queue},
@@ -19,19 +19,13 @@ use crate::{
     pod_cache::CachedPod,
 };
 
-/// Number of Pods up to which the debounce of a set has its configured length. Beyond this number the debounce grows in proportion,
-/// because the cost of a sync does, too.
-const PODS_PER_BATCH: usize = 100;
-/// Upper limit of that growth.
-const MAX_BATCHES: u32 = 10;
-
 /// Handlers of sets and Pods. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
 pub(crate) struct Watch<K: Kind> {
     pub(crate) queue: Queue<Key>,
     pub(crate) sets: Arc<Store<Set<K>>>,
     pub(crate) ledger: Ledger,
     pub(crate) refused: TerminatingNamespaces,
-    /// Debounce of Pod changes that do not change the number of active Pods, for a set of up to [`PODS_PER_BATCH`] Pods.
+    /// Debounce of Pod changes that do not change the number of active Pods, at least. Larger sets have the longer one of [`debounce`].
     pub(crate) batch: Duration,
     /// Receives the failures of Pods; `None` if the back-off is off.
     pub(crate) backoff: Option<PodBackoff>,
@@ -43,8 +37,11 @@ impl<K: Kind> Watch<K> {
         match event {
             Event::Deleted(set) => self.forget(&set.set().metadata.uid),
             // Most often, this process has written the status. More changes of Pods follow in a large set.
-            Event::Updated { old, new } if is_large(new.set()) && is_status_change(old.set(), new.set()) => {
-                return self.queue.add_debounced(new.set().metadata.key(), self.debounce(new.set()));
+            Event::Updated { old, new } => {
+                let (old, new) = (old.set(), new.set());
+                if new.metadata.is_status_change_of(&old.metadata) {
+                    return self.queue.add_debounced(new.metadata.key(), debounce(self.batch, size(new)));
+                }
             }
             _ => {}
         }
@@ -120,7 +117,9 @@ impl<K: Kind> Watch<K> {
                 let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
                 let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
                 if !ripens && !counts {
-                    return self.queue.add_debounced(set.metadata.key(), self.debounce(set));
+                    return self
+                        .queue
+                        .add_debounced(set.metadata.key(), debounce(self.batch, size(set)).max(self.batch));
                 }
                 self.queue.add(set.metadata.key(), Priority::Normal);
                 if ripens {
@@ -142,18 +141,9 @@ impl<K: Kind> Watch<K> {
     fn on_pod_deletion(&self, pod: &CachedPod) {
         let Some(set) = owner_of(&self.sets, pod.meta()) else { return };
         let set = set.set();
-        if is_large(set) && !pod.is_active() {
-            // The set was synced when the Pod began to terminate.
-            self.queue.add_debounced(set.metadata.key(), self.debounce(set));
-        } else {
-            self.queue.add(set.metadata.key(), Priority::Normal);
-        }
-    }
-
-    /// Returns the debounce of a set.
-    fn debounce(&self, set: &ReplicaSet) -> Duration {
-        let batches = u32::try_from(size(set) / PODS_PER_BATCH).unwrap_or(MAX_BATCHES);
-        self.batch * batches.clamp(1, MAX_BATCHES)
+        // The set was synced when the Pod began to terminate.
+        let delay = if pod.is_active() { Duration::ZERO } else { debounce(self.batch, size(set)) };
+        self.queue.add_debounced(set.metadata.key(), delay);
     }
 
     fn add_adopters(&self, pod: &Meta) {
@@ -166,20 +156,6 @@ impl<K: Kind> Watch<K> {
 /// Returns the desired or the last counted number of Pods, the larger one.
 fn size(set: &ReplicaSet) -> usize {
     set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default())
-}
-
-/// Returns whether a set has so many Pods that a sync is expensive.
-fn is_large(set: &ReplicaSet) -> bool {
-    size(set) >= PODS_PER_BATCH
-}
-
-/// Returns whether an update leaves the spec and the existence of a set as they were.
-fn is_status_change(old: &ReplicaSet, new: &ReplicaSet) -> bool {
-    let (old, new) = (&old.metadata, &new.metadata);
-    old.resource_version != new.resource_version
-        && old.uid == new.uid
-        && old.generation == new.generation
-        && old.is_deleting() == new.is_deleting()
 }
 
 /// Returns whether both versions of a Pod have the same controller.

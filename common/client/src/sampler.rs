@@ -78,7 +78,7 @@ impl OwnedWrites {
 pub struct WriteSampler {
     clock: Clock,
     writes: Writes,
-    /// The owned kinds of writes, each with the number of its loop.
+    /// Kinds of writes that belong to this process, each with the index of its loop.
     owned: Vec<(usize, OwnedWrites)>,
     is_active: AtomicBool,
     state: Mutex<State>,

@@ -7,7 +7,7 @@
 //! lost), the successor waits until its caches are as new as its own term.
 //!
 //! A deletion that is answered without an object leaves no version here. The successor does not need one: a deletion carries
-//! the UID of its object as a precondition, and a second deletion finds no object.
+//! the UID of its object as a precondition, so that the server rejects a second deletion.
 
 use std::{
     collections::{BTreeMap, VecDeque},

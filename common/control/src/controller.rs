@@ -185,6 +185,18 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn waiting(&self, _: &Self::Key) {}
 }
 
+/// Number of Pods for which [`debounce`] grows by one period.
+const PODS_PER_PERIOD: usize = 100;
+/// Upper limit of that growth.
+const MAX_PERIODS: usize = 10;
+
+/// Returns the debounce of status changes of a set with this number of Pods: `period` for every 100 Pods, up to ten periods, and
+/// none for smaller sets. The cost of a sync grows with the number of Pods, too.
+pub fn debounce(period: Duration, pods: usize) -> Duration {
+    // At most `MAX_PERIODS`.
+    period * u32::try_from((pods / PODS_PER_PERIOD).min(MAX_PERIODS)).unwrap_or_default()
+}
+
 /// Returns the priority of a key from the origin of the event that enqueues it.
 pub fn priority(origin: Origin) -> Priority {
     match origin {

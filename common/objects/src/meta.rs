@@ -322,6 +322,16 @@ impl Meta {
         self.owners.iter().find(|o| o.is_controller())
     }
 
+    /// Returns whether `self` is a later version of `old` with the same spec, labels, controller and deletion.
+    pub fn is_status_change_of(&self, old: &Self) -> bool {
+        self.resource_version != old.resource_version
+            && self.uid == old.uid
+            && self.generation == old.generation
+            && self.labels == old.labels
+            && self.controller() == old.controller()
+            && self.is_deleting() == old.is_deleting()
+    }
+
     /// Whether the object is terminating: `metadata.deletionTimestamp` is set.
     pub fn is_deleting(&self) -> bool {
         self.deleted.is_some()

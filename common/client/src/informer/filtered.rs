@@ -135,7 +135,7 @@ impl Hidden {
         self.read_at(key, now + pause);
     }
 
-    /// Returns the objects to read now, each with the number of its read; if there are none, the time of the next read.
+    /// Returns the keys to read now with their read numbers. The error is the time of the next read if no read is due.
     fn take_due(&mut self, now: Instant) -> Result<Vec<(Key, u64)>, Option<Instant>> {
         let mut taken = Vec::new();
         while taken.len() < IN_FLIGHT

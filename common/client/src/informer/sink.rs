@@ -61,7 +61,7 @@ where
     Box::new(move |event, origin| handle(&watch, event, origin))
 }
 
-/// A store and the handlers of its changes.
+/// Sink that keeps objects in a store and calls handlers for each change.
 pub struct Cached<K> {
     pub(super) store: Arc<Store<K>>,
     pub(super) handlers: Mutex<Vec<Handler<K>>>,
