@@ -10,7 +10,7 @@ use common::{
     wire::{Envelope, List, WatchEvent},
 };
 
-/// Reads `bytes` as an envelope, an event of a watch and a list. Must return for any bytes.
+/// Reads `bytes` as an envelope, an event of a watch, a list and an object. Must not panic for any input.
 pub(crate) fn read(bytes: &[u8]) {
     if let Ok(envelope) = Envelope::read(bytes) {
         object(envelope.object);
@@ -31,7 +31,7 @@ fn object(message: &[u8]) {
     let pod = object.decode::<Pod>();
     let head = object.metadata::<Head<'_>>();
     let meta = object.metadata::<Meta>();
-    // Each way to read the metadata agrees with the others about which object this is.
+    // All decoders of the metadata must agree on the identity of the object.
     if let (Ok(pod), Ok(meta)) = (&pod, &meta) {
         assert_eq!((&pod.meta.name, &pod.meta.uid), (&meta.name, &meta.uid));
     }

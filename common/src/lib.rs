@@ -15,8 +15,8 @@
 //!
 //! # Where things are
 //!
-//! Five crates in this directory, each of which depends only on those above it in the table. This crate re-exports the modules
-//! that controllers use.
+//! This directory has five crates. Each depends only on crates above it in the table. This crate re-exports the modules that
+//! controllers use.
 //!
 //! | crate | modules |
 //! | --- | --- |

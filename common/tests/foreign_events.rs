@@ -1,4 +1,4 @@
-//! The head of an object is enough to recognize an object of another controller.
+//! The head of an object (its name, version and owners, decoded first) shows whether another controller owns the object.
 
 use common::{
     head::Head,

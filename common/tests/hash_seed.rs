@@ -32,7 +32,7 @@ fn each_process_hashes_with_its_own_seed() {
         println!("\nhash {}", Seeded::default().hash_one("shop/web"));
         return;
     }
-    // Runs this test in a child process and returns the hash that the child prints for a name.
+    // Runs this test in a child process and returns the hash of a name that the child prints.
     let hash_of_a_process = || {
         let mut process = Command::new(env::current_exe().unwrap());
         process.args(["--exact", "each_process_hashes_with_its_own_seed", "--nocapture"]).env(CHILD, "1");

@@ -17,7 +17,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const PODS: usize = 20_000;
 const LIMIT: usize = 300;
 
-/// A Pod with two containers, as an API server sends it.
+/// Returns the JSON of a Pod with two containers, as an API server sends it.
 fn pod(number: usize) -> String {
     let set = number / 100;
     let container = |name: &str| {

@@ -53,7 +53,7 @@ const IMPURE: &[(&str, &str)] = &[
     ("collections::Hash", HASH_ORDER),
 ];
 
-/// Names of the pure files of a loop, without `.rs`.
+/// Names, without `.rs`, of the files of a loop that decide and must be pure.
 const PURE_FILES: &[&str] = &["snapshot", "plan", "decide"];
 /// Further pure modules, by crate. [`ASYNC_OR_IO`] keeps async code out of the dependencies of `common/objects`.
 const PURE_ELSEWHERE: &[(&str, &[&str])] = &[
@@ -113,7 +113,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Paths of the workspace's crates: the directories with a manifest in the root, in `common`, `e2e` and `deploy`.
+/// Returns the paths of the workspace's crates: the directories with a manifest in the root, in `common`, `e2e` and `deploy`.
 fn crates() -> Vec<String> {
     let below = |prefix: &'static str| {
         let entries = fs::read_dir(root().join(prefix)).unwrap().map(|entry| entry.unwrap());
@@ -136,7 +136,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Paths, relative to the root, of all files in a directory and its subdirectories that end in `ending`.
+/// Returns the paths, relative to the root, of all files in a directory and its subdirectories that end in `ending`.
 fn files(directory: &str, ending: &str) -> Vec<String> {
     let (mut found, mut open) = (Vec::new(), vec![directory.to_owned()]);
     while let Some(directory) = open.pop() {
@@ -154,7 +154,7 @@ fn files(directory: &str, ending: &str) -> Vec<String> {
     found
 }
 
-/// Paths, without `.rs`, of the modules of a crate that are compiled only for tests: `#[cfg(test)] mod name;`.
+/// Returns the paths, without `.rs`, of a crate's modules that are compiled only for tests: `#[cfg(test)] mod name;`.
 fn test_modules(sources: &[String]) -> BTreeSet<String> {
     let mut modules = BTreeSet::new();
     for source in sources {
@@ -176,7 +176,7 @@ fn test_modules(sources: &[String]) -> BTreeSet<String> {
     modules
 }
 
-/// Paths of the source files of a crate, without modules that are compiled only for tests.
+/// Returns the paths of a crate's source files, without modules that are compiled only for tests.
 fn sources(name: &str) -> Vec<String> {
     let all = files(&format!("{name}/src"), ".rs");
     let tests = test_modules(&all);
@@ -188,7 +188,7 @@ fn sources(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The lines of code of a file with their line numbers. Comments, empty lines and the module `tests` are left out.
+/// Returns the lines of code of a file with their line numbers. Comments, empty lines and the module `tests` are left out.
 fn code(path: &str) -> Vec<(usize, String)> {
     let text = read(path);
     let until_tests = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -310,7 +310,7 @@ fn time_and_randomness_come_from_the_clock() {
                 }
             }
         }
-        // A process that batches events blocks its thread by calling `Clock::block`.
+        // A process that collects events for a while blocks its thread by calling `Clock::block`.
         let may_sleep = ["common/tests/tidy.rs", CLOCK];
         for path in files(&name, ".rs").into_iter().filter(|path| !may_sleep.contains(&path.as_str())) {
             for (number, _) in code(&path).iter().filter(|(_, line)| holds(line, "thread::sleep")) {
@@ -321,10 +321,10 @@ fn time_and_randomness_come_from_the_clock() {
     check(broken);
 }
 
-/// Names of the files in the folder of every loop, without `.rs`.
+/// Names, without `.rs`, of the files that the folder of every loop must have.
 const OF_A_LOOP: [&str; 5] = ["observe", "snapshot", "plan", "decide", "act"];
 
-/// Folders of a controller's loops: `src` for the loop in `lib.rs`; for any other loop the folder with its file's name.
+/// Returns the folders of a controller's loops: `src` for the loop in `lib.rs`; for other loops the folder named like the file.
 fn loops(name: &str) -> Vec<String> {
     let implements = |path: &String| code(path).iter().any(|(_, line)| line.contains(" Controller for "));
     let implementing = sources(name).into_iter().filter(implements);
@@ -373,10 +373,10 @@ fn crates_look_alike() {
     check(broken);
 }
 
-/// The crates of the workspace that a crate may depend on: first those for all of its code, then further ones for its tests.
+/// Returns the crates of the workspace that a crate may depend on: first those for all of its code, then more for its tests.
 ///
-/// A change to a controller recompiles only that controller, its tests, and the crates that run all controllers. The sandbox,
-/// on which these tests run, depends on no controller, so that no controller is tested with its own code.
+/// A change to a controller recompiles only that controller, its tests, and the crates that run all controllers. The sandbox
+/// runs the tests of controllers and depends on no controller, so that no controller is tested with its own code.
 fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let all = || crates().into_iter().map(|path| package(&path));
     let only = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
@@ -399,13 +399,13 @@ fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 /// The crates inside `common/`. Each may depend only on the crates before it.
 const IN_COMMON: [&str; 5] = ["nonet-objects", "nonet-platform", "nonet-client", "nonet-control", "nonet-service"];
 
-/// The name of the package in a folder: `nonet-` and the folder's name inside `common/`, elsewhere the folder's name.
+/// Returns the package name of a folder: `nonet-` and the folder's name inside `common/`, elsewhere the folder's name.
 fn package(path: &str) -> String {
     path.strip_prefix("common/")
         .map_or_else(|| path.rsplit('/').next().unwrap_or(path).to_owned(), |part| format!("nonet-{part}"))
 }
 
-/// The dependencies in a manifest, each with whether it is a dev-dependency.
+/// Returns the dependencies in a manifest. The bool is true for a dev-dependency.
 fn dependencies(manifest: &str) -> Vec<(bool, String)> {
     let mut found = Vec::new();
     let mut section = None;
@@ -414,7 +414,7 @@ fn dependencies(manifest: &str) -> Vec<(bool, String)> {
             let header = header.trim_end().trim_end_matches(']');
             let kind = header.rsplit('.').next().unwrap_or_default();
             section = kind.ends_with("dependencies").then(|| kind == "dev-dependencies");
-            // A header that names the dependency itself: `[dependencies.name]`.
+            // The header of a table for a single dependency: `[dependencies.name]`.
             if let Some((kind, name)) = header.rsplit_once('.').filter(|(kind, _)| kind.ends_with("dependencies")) {
                 found.push((kind.ends_with("dev-dependencies"), name.to_owned()));
             }
@@ -470,7 +470,7 @@ fn every_suite_is_part_of_suites_rs() {
     let is_program = |path: &String| path.rsplit('/').nth(1) == Some("tests") && !path.ends_with("/suites.rs");
     for path in files("e2e/tests", ".rs").into_iter().filter(is_program) {
         let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
-        // A test program with the standard harness needs no entry: `cargo test` runs it.
+        // A test program with the standard harness needs no entry in `suites.rs`, because `cargo test` runs it.
         let Some((_, entry)) = manifest.split_once(&format!("[[test]]\nname = \"{name}\"\n")) else { continue };
         if !entry.starts_with("harness = false\ntest = false\n") {
             broken.push(format!("e2e/Cargo.toml: {name}: a suite needs `harness = false` and `test = false`"));

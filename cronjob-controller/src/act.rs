@@ -1,8 +1,8 @@
 //! Sends the requests of a plan: first the live reads, then the steps, then the status.
 //!
-//! A Job is created before it is recorded. Its name is derived from its scheduled time, so that after a crash in between the next
-//! sync finds the name taken and records the Job. The status is written with the effects of all completed steps, even if a later
-//! step fails.
+//! A Job is created before the status records it. The name of the Job is derived from its scheduled time: if a crash prevents
+//! the record, the next sync finds the name taken and records the Job. The status is written with the effects of all completed
+//! steps, even if a later step fails.
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
@@ -21,12 +21,12 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// A change of the controller's memory or metrics.
+/// A change of metrics, or of the controller's memory, that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
     /// A Job was created; the value is its delay after the scheduled time.
     Created(SignedDuration),
-    /// A Job of an earlier sync was recorded; it was read live at this version.
+    /// A Job that an earlier sync created was recorded; the value is the version at which the Job was read live.
     Recorded(Version),
 }
 
@@ -37,10 +37,10 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// The status with the effects of the steps taken so far.
+/// The status to write, with the effects of the steps taken so far.
 struct Record {
     status: Status,
-    /// Whether it differs from the stored status.
+    /// Whether `status` differs from the status on the server.
     is_changed: bool,
 }
 
@@ -56,7 +56,7 @@ impl Record {
     }
 }
 
-/// Sends the requests of a plan and returns when the key comes back. After live reads, the plan is decided again.
+/// Sends the requests of a plan, and returns when to sync again. After live reads, the plan is decided again.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let mut snapshot = Cow::Borrowed(snapshot);
     let mut plan = Cow::Borrowed(plan);
@@ -91,12 +91,12 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     Ok(plan.requeue_after.map_or(Requeue::AsPlanned, |delay| Requeue::After(delay.saturating_sub(elapsed))))
 }
 
-/// Reads the CronJob live; `None` if it is gone or was replaced by a new one, so that this sync ends.
+/// Reads the CronJob live; `None` if the CronJob is gone or was replaced by a new one. The sync ends in that case.
 async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> Result<Option<Arc<CronJob>>, Failed> {
     let Meta { namespace, name, uid, resource_version, .. } = &cached.metadata;
     let live = match io.send_and_read::<CronJob>(Request::get(CRON_JOBS, namespace, name).because(why)).await {
         Ok(Some(live)) => live,
-        // A forecast reads nothing and assumes the state of the cache.
+        // A forecast (a sync that sends nothing) assumes that the CronJob is as in the cache.
         Ok(None) => return Ok(Some(Arc::clone(cached))),
         Err(refusal) if refusal.error.is_not_found() => return Ok(None),
         Err(refusal) => return Err(Failed::request("cannot read the CronJob", &refusal)),
@@ -111,7 +111,7 @@ async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> 
     Ok(Some(Arc::new(live)))
 }
 
-/// Reads a Job live by its name; `None` if there is none. A forecast assumes that there is none, as in the cache.
+/// Reads a Job live by its name; `None` if the Job does not exist. A forecast (a sync that sends nothing) assumes `None`.
 async fn look_up(snapshot: &Snapshot, name: &str, why: &'static str, io: Io<'_>) -> Result<Option<Arc<Job>>, Failed> {
     match io.send_and_read::<Job>(get_job(snapshot, name).because(why)).await {
         Ok(Some(job)) => {
@@ -127,7 +127,7 @@ async fn look_up(snapshot: &Snapshot, name: &str, why: &'static str, io: Io<'_>)
 /// Takes the steps of a plan. Stops at the first failure of a step that later steps depend on.
 async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: Io<'_>) -> Result<(), Failed> {
     let namespace = &snapshot.cron.metadata.namespace;
-    // The failure of a step that later steps do not depend on.
+    // The failure of a deletion under the history limit; later steps do not depend on it.
     let mut deferred = Ok(());
     for step in &plan.steps {
         match step {
@@ -146,8 +146,8 @@ async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: I
                     Ok(_) => emit(io, Event::normal("SuccessfulDelete", format!("Deleted job {name}"))),
                     Err(refusal) if refusal.error.is_not_found() => {}
                     Err(refusal) => {
-                        // A conflict means that the Job has changed, or that a new Job has its name: the watch is about to show
-                        // that.
+                        // A conflict means that the Job has changed, or that a new Job has its name. The watch soon shows the
+                        // change, so no Event is recorded.
                         if !refusal.error.is_conflict() {
                             emit(io, Event::warning("FailedDelete", format!("Deleted job: {}", refusal.error)));
                         }
@@ -173,7 +173,7 @@ async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: I
     deferred
 }
 
-/// Creates the Job of a run and records it. If the name is taken by a Job for the same minute, records that Job and its run.
+/// Creates the Job of a run and records it. If a Job for the same minute has the name already, records that Job and its run.
 async fn create(
     snapshot: &Snapshot,
     name: &str,
@@ -183,7 +183,7 @@ async fn create(
     io: Io<'_>,
 ) -> Result<(), Failed> {
     let request = Request::create(JOBS, &snapshot.cron.metadata.namespace, &Arc::from(name), io.body(|| body));
-    // The next sync waits only for the created Job; its name prevents a second creation.
+    // With this role, the next sync does not wait for a Job of an unanswered request: the name prevents a second creation.
     let request = request.role(Role::Itself).because(format!("it has been due since {scheduled}"));
     match io.send(request).await.and_then(|answer| answer.metadata()) {
         Ok(created) => {

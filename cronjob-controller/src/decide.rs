@@ -1,4 +1,4 @@
-//! Turns a snapshot into a plan. Pure code.
+//! Turns a snapshot into a plan, as a pure function, without I/O and clock.
 
 mod create;
 mod history;
@@ -13,7 +13,7 @@ pub use create::{changed_schedule, effective_schedule};
 
 use crate::{plan::Plan, snapshot::Snapshot};
 
-/// Delay of the next sync if one sync cannot read all active Jobs live.
+/// Delay of the next sync if the Jobs of `status.active` are too many for the live reads of one sync.
 const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
 /// Decides what one sync of a CronJob does.

@@ -2,14 +2,14 @@
 //!
 //! After any downtime at most one run is caught up: the last one that `startingDeadlineSeconds` allows.
 //! Upstream: `pkg/controller/cronjob`, `mostRecentScheduleTime` and `nextScheduleTimeDuration`. Upstream extrapolates from the
-//! interval between the first two missed runs, and so misses runs of irregular schedules. It counts `@every` from the deadline
-//! instead of the last run, so that such a schedule never fires. And it adds 100 ms to each delay.
+//! interval between the first two missed runs, and so misses runs of irregular schedules. Upstream counts `@every` from the
+//! deadline instead of the last run, so that such a schedule never fires, and adds 100 ms to each delay.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::schedule::Schedule;
 
-/// Number of missed runs above which a Warning Event is recorded.
+/// Number of missed runs above which a Warning Event is recorded, as upstream.
 const MANY: i64 = 100;
 
 /// The schedule has no next firing, or two firings in the same second. The message is that of upstream.
@@ -17,17 +17,17 @@ const MANY: i64 = 100;
 #[error("time difference between two schedules is less than 1 second")]
 pub struct NeverFires;
 
-/// The time after which the next run is searched.
+/// The time at which the search for the next run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Creation time of a CronJob without runs.
     Creation(Timestamp),
-    /// Scheduled time of the last run.
+    /// Scheduled time of the last run that the status records.
     LastRun(Timestamp),
 }
 
 impl Anchor {
-    /// Returns the time of either variant.
+    /// Returns the time of the creation or of the last run.
     pub fn time(self) -> Timestamp {
         match self {
             Self::Creation(time) | Self::LastRun(time) => time,
@@ -40,7 +40,7 @@ impl Anchor {
     }
 }
 
-/// The result of [`due`].
+/// The run to start now, and whether many runs were missed before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// Scheduled time of the run to start; `None` if no run is due.
@@ -75,7 +75,7 @@ pub fn due(
     Ok(Due { run, many_missed: missed > MANY })
 }
 
-/// Returns the first firing after `now` whose Job name differs from that of the last run.
+/// Returns the first firing after `now` that has another Job name than the last run.
 pub fn next_firing(schedule: &Schedule, anchor: Anchor, now: Timestamp) -> Option<Timestamp> {
     match (schedule.latest(anchor.time(), now), anchor) {
         (Some(latest), _) => schedule.next_in_another_minute(latest),
@@ -92,8 +92,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Rows: schedule, last run, now, deadline in seconds, run that is due, whether many were missed, and seconds to the next
-    /// firing.
+    /// Rows: schedule, last run, now, deadline in seconds, the run that is due, whether many runs were missed, and seconds to
+    /// the next firing.
     ///
     /// Three rows differ from upstream, which misses the runs of the 13th and of 14:30, and never fires `@every` with a deadline
     /// shorter than its interval.
@@ -229,7 +229,7 @@ mod tests {
             let (from, now) = (at(from), at(now));
             let due = due(&schedule, Anchor::LastRun(from), deadline.map(SignedDuration::from_secs), now).unwrap();
             assert_eq!(due, Due { run: run.map(at), many_missed: *many_missed }, "{text} at {now}");
-            // The waiting times of the rows include the 100 ms that upstream adds.
+            // The last column includes the 100 ms that upstream adds to each delay.
             let delay = next_firing(&schedule, Anchor::LastRun(from), now).unwrap().duration_since(now);
             assert!((delay.as_secs_f64() + 0.1 - wait).abs() < 1e-6, "{text} at {now}: {delay:?}, not {wait}");
         }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(due.run, None);
     }
 
-    /// Rows: schedule, anchor, and the second after midnight of the next firing, which is due at that second and not earlier.
+    /// Rows: schedule, anchor, and the second after midnight at which the next firing is due, and not earlier.
     /// CRONJOB-23, CRONJOB-27.
     #[test]
     fn firings_within_the_minute_of_the_last_run_are_skipped() {

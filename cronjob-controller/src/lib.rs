@@ -28,11 +28,11 @@
 //!   interval below one minute starts at most one Job in each minute.
 //! - Deletions name the UID as a precondition. A missing Job is not a failure, and a terminating Job is not deleted again.
 //! - A sync waits until the caches show the writes of the sync before it.
-//! - After a live read, the status is written onto the version that was read.
-//! - A Job that was created without being recorded is recorded later, regardless of changes of the schedule, and is never deleted
-//!   before that. Its name and its scheduled-time annotation identify it; a manually created Job never counts as a run.
+//! - A status write after a live read has the version of that read as its precondition.
+//! - If a Job was created and a crash prevented its record in the status, the Job is recorded later, regardless of changes of
+//!   the schedule. It is not deleted before. Its name and annotation identify it; a manually created Job never counts as a run.
 //! - A refused deletion of an old Job is retried, and does not delay the next run.
-//! - A run is skipped if an unrelated Job has its name.
+//! - A run is skipped if an unrelated Job has the name of its Job.
 //! - Messages of Events are truncated to 1,024 bytes.
 //! - The timer of a run expires at its scheduled time; upstream adds 100 ms.
 
@@ -167,7 +167,7 @@ impl Controller for CronJobController {
         }
     }
 
-    /// Drops the memory of a CronJob whose deletion event came before the answer to its last write was recorded.
+    /// Drops the record of own writes of a CronJob that was deleted during the sync, because no later event would drop it.
     fn after_sync(&self, snapshot: &Snapshot) {
         let cron = &snapshot.cron.metadata;
         if !self.crons.store().shows(cron) {

@@ -1,4 +1,4 @@
-//! The binary of the CronJob controller.
+//! The binary `cronjob-controller`, which runs the loop of this crate.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The metric family of this controller.
+//! The metrics that only the CronJob controller has.
 
 use common::metrics::{Histogram, Metrics, Stability, exponential_buckets};
 

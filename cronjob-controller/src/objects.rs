@@ -1,4 +1,4 @@
-//! Projections of CronJobs and Jobs, and the status that is written.
+//! The fields of CronJobs and Jobs that the controller reads, and the status that it writes.
 
 use common::{
     conditions::{Condition, seconds},
@@ -13,10 +13,10 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// `batch/v1` CronJobs.
+/// API resource of CronJobs, for requests and owner references.
 pub const CRON_JOBS: Resource =
     Resource { group: "batch", version: "v1", plural: "cronjobs", kind: "CronJob", namespaced: true };
-/// `batch/v1` Jobs.
+/// API resource of Jobs, for requests and references in `status.active`.
 pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
 
 /// Annotation of a Job with its scheduled time in RFC 3339.
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Concurrency {
     }
 }
 
-/// Projection of a `batch/v1` CronJob.
+/// The fields of a `batch/v1` CronJob that the controller reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CronJob {
     /// `metadata` without labels, annotations and finalizers.
@@ -59,7 +59,7 @@ pub struct CronJob {
     pub status: Status,
 }
 
-/// Projection of `spec` of a CronJob.
+/// The fields of the `spec` of a CronJob that the controller reads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
@@ -74,36 +74,36 @@ pub struct Spec {
     /// What happens if a run is due while a Job is active; `Allow` if null.
     #[serde(default, deserialize_with = "null_as_default")]
     pub concurrency_policy: Concurrency,
-    /// Whether the creation of Jobs is suspended.
+    /// Whether the creation of Jobs is suspended; `false` if null or absent.
     #[serde(default, deserialize_with = "null_as_default")]
     pub suspend: bool,
-    /// The template of the Jobs as raw JSON.
+    /// Template of the Jobs as raw JSON. Without a template, no Job can be created.
     #[serde(default)]
     pub job_template: Option<Raw>,
-    /// Number of complete Jobs to keep; all if absent.
+    /// Number of complete Jobs to keep; `None` keeps all of them.
     #[serde(default)]
     pub successful_jobs_history_limit: Option<i64>,
-    /// Number of failed Jobs to keep; all if absent.
+    /// Number of failed Jobs to keep; `None` keeps all of them.
     #[serde(default)]
     pub failed_jobs_history_limit: Option<i64>,
 }
 
-/// `status` of a CronJob.
+/// The `status` of a CronJob, as it is read and written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// The unfinished Jobs that the controller created.
     #[serde(deserialize_with = "null_as_default")]
     pub active: Vec<Reference>,
-    /// Scheduled time of the last run that was started.
+    /// Scheduled time of the last run that was started; `None` before the first run.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_schedule_time: Option<Timestamp>,
-    /// Completion time of the Job that completed last.
+    /// Latest completion time of the complete Jobs; `None` before the first completion.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_successful_time: Option<Timestamp>,
 }
 
-/// An `ObjectReference` to a Job.
+/// An `ObjectReference` to a Job, as `status.active` lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reference {
@@ -111,10 +111,10 @@ pub struct Reference {
     kind: Text,
     #[serde(skip_serializing_if = "is_default")]
     namespace: Text,
-    /// `metadata.name` of the Job.
+    /// Name of the Job, which is in the namespace of the CronJob.
     #[serde(skip_serializing_if = "is_default")]
     pub name: Text,
-    /// `metadata.uid` of the Job.
+    /// UID of the Job. A later Job of the same name has another UID.
     #[serde(skip_serializing_if = "is_default")]
     pub uid: Uid,
     #[serde(skip_serializing_if = "is_default")]
@@ -130,7 +130,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Reference {
-    /// Returns a reference to a Job.
+    /// Returns a reference to a Job, with the version in `job`.
     pub fn to(job: &Meta) -> Self {
         Self {
             kind: Text::new(JOBS.kind),
@@ -183,7 +183,7 @@ pub enum End {
 }
 
 impl End {
-    /// Returns the type of the condition.
+    /// Returns the type of the condition, as in the `status` of the Job.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "Complete",
@@ -192,19 +192,19 @@ impl End {
     }
 }
 
-/// Projection of a `batch/v1` Job that a CronJob controls.
+/// The fields of a `batch/v1` Job that the controller reads. The cache holds only Jobs that a CronJob controls.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "JobAsStored")]
 pub struct Job {
     /// `metadata` without labels, annotations and finalizers.
     pub metadata: Meta,
-    /// Scheduled time from the annotation; `None` for a manually created Job.
+    /// Scheduled time from the annotation; `None` if the annotation is missing or invalid, or the Job was created manually.
     pub scheduled: Option<Timestamp>,
-    /// `status` of the Job.
+    /// Outcome and times of the Job; empty if the Job has no `status`.
     pub status: JobStatus,
 }
 
-/// A decoded Job whose annotations have not been dropped yet.
+/// A decoded Job that still has its annotations.
 #[derive(Deserialize)]
 struct JobAsStored {
     metadata: Meta,
@@ -215,23 +215,23 @@ struct JobAsStored {
 impl From<JobAsStored> for Job {
     fn from(JobAsStored { metadata, status }: JobAsStored) -> Self {
         let annotations = &metadata.annotations;
-        // A manually created Job copies all annotations of the template, so its scheduled time is ignored.
+        // A manually created Job has all annotations of the template, so its scheduled time is ignored.
         let by_hand = annotations.get(INSTANTIATE).is_some();
         let scheduled = annotations.get(SCHEDULED_TIMESTAMP).filter(|_| !by_hand).and_then(|time| time.parse().ok());
         Self { metadata, scheduled, status }
     }
 }
 
-/// Projection of `status` of a Job.
+/// The fields of the `status` of a Job that the controller reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
     #[serde(deserialize_with = "end")]
     conditions: Option<End>,
-    /// When the Job controller started the Job.
+    /// Time at which the Job controller started the Job; `None` before the start.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub start_time: Option<Timestamp>,
-    /// When the Job completed.
+    /// Time at which the Job completed; `None` if the Job is unfinished or has failed.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub completion_time: Option<Timestamp>,
 }
@@ -248,7 +248,7 @@ impl Job {
     }
 }
 
-/// Reads the conditions of a Job as the first true one of `Complete` and `Failed`.
+/// Reduces the conditions of a Job to the first true one of `Complete` and `Failed`.
 fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<End>, D::Error> {
     let conditions = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(conditions.iter().filter(|condition| condition.is_true()).find_map(|condition| match &*condition.kind {
@@ -262,8 +262,8 @@ impl Object for Job {
     const RESOURCE: Resource = JOBS;
     type Indexes = (ByController,);
 
-    /// Jobs of other controllers are not cached.
     const PROTOBUF: Option<&'static Message> = Some(&messages::JOB);
+    /// Jobs of other controllers are not cached.
     const CONCERNS: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller() == Some(CRON_JOBS.kind));
 
     fn meta(&self) -> &Meta {

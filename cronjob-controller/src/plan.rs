@@ -18,24 +18,24 @@ use crate::objects::Status;
 /// Messages quote schedules, which may be as long as an object can be.
 const MAX_MESSAGE: usize = 1024;
 
-/// An Event about the CronJob.
+/// An Event about the CronJob, for [`Step::Emit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `Warning` if a user has to act, else `Normal`.
     pub kind: EventType,
-    /// One word without spaces, for programs.
+    /// One word in `CamelCase`, for programs.
     pub reason: &'static str,
-    /// One sentence for people.
+    /// One sentence for people, of at most 1,024 bytes.
     pub message: String,
 }
 
 impl Event {
-    /// Returns an Event about regular progress.
+    /// Returns an Event of type `Normal`, about regular progress.
     pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Normal, reason, message.into())
     }
 
-    /// Returns an Event about a problem.
+    /// Returns an Event of type `Warning`, about a problem.
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Warning, reason, message.into())
     }
@@ -49,7 +49,7 @@ impl Event {
     }
 }
 
-/// A live read from the API server that is needed before the decision.
+/// A live read from the API server that the decision needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
     /// Reads the CronJob, because the cache holds a Job owned by it that `status.active` does not list.
@@ -70,28 +70,28 @@ pub enum Reason {
 /// One action of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Records an Event.
+    /// Records an Event about the CronJob.
     Emit(Event),
     /// Deletes a Job and removes it from `status.active`.
     Delete {
-        /// Name of the Job.
+        /// Name of the Job, which is in the namespace of the CronJob.
         name: Text,
-        /// UID of the Job.
+        /// UID of the Job, a precondition of the deletion.
         uid: Uid,
         /// Version of the Job in the snapshot; `None` if neither the cache nor a live read has the Job.
         version: Option<Version>,
-        /// The reason for the deletion.
+        /// Reason for the deletion. If the deletion fails, [`Reason::Replaced`] ends the sync at once.
         reason: Reason,
-        /// The Event to record if the deletion fails.
+        /// Event to record if the deletion fails: the Job has finished nevertheless. `None` if there is nothing to report.
         if_refused: Option<Event>,
     },
     /// Creates a Job and adds it to `status.active`. Always the last step.
     Create {
         /// Name of the Job; it prevents a second start of the same run.
         name: Text,
-        /// The whole Job as JSON.
+        /// The whole Job as JSON, with its owner reference and annotations.
         body: Box<Value>,
-        /// The scheduled time of the run.
+        /// Scheduled time of the run, which becomes `status.lastScheduleTime`.
         scheduled: Timestamp,
     },
 }
@@ -99,15 +99,15 @@ pub enum Step {
 /// The decision of one sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// The live reads that are needed first. The plan has no steps while any are open.
+    /// The live reads to make first; a plan with live reads has no steps.
     pub questions: Vec<Question>,
-    /// The steps, in order.
+    /// The actions, in the order in which they are taken.
     pub steps: Vec<Step>,
-    /// The status to write, before the effects of deletions and of the new Job.
+    /// The status to write. It does not yet include the effects of the deletions and of the new Job.
     pub status: Status,
     /// Whether [`Self::status`] differs from the stored status.
     pub changed: bool,
-    /// Time from the snapshot to the next sync without an event.
+    /// Time from the snapshot to the next sync; `None` if only an event causes the next sync.
     pub requeue_after: Option<Duration>,
     /// The number of active Jobs, for `/debug/explain`.
     pub situation: String,
@@ -116,7 +116,7 @@ pub struct Plan {
 }
 
 impl Question {
-    /// Returns why the live read is needed.
+    /// Returns why the live read is needed, in a sentence about its object.
     pub fn why(&self) -> &'static str {
         match self {
             Self::CronJob => "it does not list one of its Jobs as active",
@@ -135,7 +135,7 @@ impl fmt::Display for Question {
 }
 
 impl Reason {
-    /// Returns the reason as a sentence.
+    /// Returns the reason as a sentence about the Job, for logs and `/debug/explain`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::History => "it is beyond the history limit",

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The crate `cron` stores the sets of allowed values and finds the next wall-clock time in them. [`next`] maps that time to an
-//! instant, and follows the search of robfig/cron near clock changes. Outside of this module times are those of jiff, as in the
-//! rest of this project; inside they are Unix seconds and chrono's dates.
+//! instant, and follows the search of robfig/cron near clock changes. Other modules have times as jiff's timestamps; this
+//! module computes with Unix seconds and chrono's dates.
 
 mod error;
 mod fields;
@@ -30,22 +30,22 @@ pub use self::{
     zone::{UnknownZone, Zone},
 };
 
-/// A parsed schedule.
+/// The firing times of a CronJob, parsed from `spec.schedule` and `spec.timeZone`.
 #[derive(Clone, Debug)]
 pub enum Schedule {
-    /// Fires at the wall-clock times that the fields allow.
+    /// The schedule fires at the wall-clock times that the fields allow.
     Fields {
         /// The allowed wall-clock times.
         fields: Fields,
         /// The time zone of the wall-clock times.
         zone: Zone,
     },
-    /// Fires at a constant interval: whole seconds, at least one.
+    /// The schedule fires at a constant interval: whole seconds, at least one.
     Every(Duration),
 }
 
 impl Schedule {
-    /// Returns the first firing after `after`; `None` if there is none within five years.
+    /// Returns the first firing after `after`; `None` without a firing within five years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let after = second(after);
         let next = match self {
@@ -55,9 +55,9 @@ impl Schedule {
         Timestamp::from_second(next).ok()
     }
 
-    /// Returns the first firing in a later minute than `firing`.
+    /// Returns the first firing in a later minute than the minute of `firing`.
     ///
-    /// The name of a Job is derived from the minute, so the later one of two firings in one minute cannot get a Job.
+    /// The name of a Job is derived from the minute, so only the first of two firings in a minute can get a Job.
     pub fn next_in_another_minute(&self, firing: Timestamp) -> Option<Timestamp> {
         let Self::Every(interval) = self else { return self.next(firing) };
         let (firing, interval) = (second(firing), seconds(*interval));
@@ -68,15 +68,15 @@ impl Schedule {
 
     /// Returns the last firing after `after` and not after `now`.
     ///
-    /// The number of steps grows with the logarithm of the time between both. Upstream extrapolates from the first two firings
-    /// instead, and so misses runs of schedules with irregular firings.
+    /// The number of steps grows with the logarithm of the time between `after` and `now`. Upstream extrapolates from the first
+    /// two firings instead, and misses runs of schedules with irregular firings.
     pub fn latest(&self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let first = self.next(after).filter(|first| *first <= now)?;
         if let Self::Every(interval) = self {
             let (first, now, interval) = (first.as_second(), second(now), seconds(*interval));
             return Timestamp::from_second(first + (now - first) / interval * interval).ok();
         }
-        // Invariant: a firing not after `now` follows `early`, and none follows `late`.
+        // Invariant: of the firings up to `now`, at least one lies after `early`, and none lies after `late`.
         let mut early = second(after);
         let mut late = second(now);
         let mut latest = first;

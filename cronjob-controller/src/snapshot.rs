@@ -7,19 +7,19 @@ use jiff::Timestamp;
 
 use crate::objects::{CronJob, Job};
 
-/// A CronJob with its Jobs at one time.
+/// Everything that one sync reads: a CronJob and its Jobs at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The CronJob, from the cache or from a live read.
     pub cron: Arc<CronJob>,
     /// The owner reference and deletion state of the CronJob.
     pub owner: Owner,
-    /// Whether the CronJob comes from a live read.
+    /// Whether `cron` was read live in this sync; `false` if it comes from the cache.
     pub is_live: bool,
     /// The cached Jobs that the CronJob controls, sorted by name.
     pub jobs: Vec<Arc<Job>>,
-    /// Results of live reads of Jobs that `status.active` lists and the cache does not hold, by name; `None` if no such Job
-    /// exists.
+    /// Results of the live reads of Jobs that `status.active` lists and the cache does not hold. The key is the name of the
+    /// Job; the value is `None` if no such Job exists.
     pub answers: BTreeMap<Text, Option<Arc<Job>>>,
     /// Wall-clock time of the sync.
     pub now: Timestamp,

@@ -1,4 +1,4 @@
-//! Handlers that map events to the keys of CronJobs.
+//! Enqueues the CronJobs that the events of CronJobs and Jobs affect.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     plan,
 };
 
-/// Handlers of CronJobs and Jobs. Upstream: `pkg/controller/cronjob`, `updateCronJob`, `addJob`, `updateJob`, `deleteJob`.
+/// Handlers of CronJob and Job events. Upstream: `pkg/controller/cronjob`, `updateCronJob`, `addJob`, `updateJob`, `deleteJob`.
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) crons: Arc<Store<CronJob>>,
@@ -61,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues the CronJob that controls, or controlled, the Job of an event.
+    /// Enqueues the CronJob that controls the Job of an event, or controlled it before the event.
     pub(crate) fn on_job(&self, event: &Event<Job>, _origin: Origin) {
         match event {
             Event::Added(job) | Event::Deleted(job) => self.add_owner(&job.metadata),

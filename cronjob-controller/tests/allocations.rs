@@ -1,5 +1,5 @@
-//! The memory that one decision allocates depends on the size of its objects, and not on numbers in them. A process of its own,
-//! because the test measures its memory.
+//! Test that the memory of one decision depends on the size of its objects, and not on the numbers in them. The test is a
+//! binary of its own, because it counts all allocations of its process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Bytes that a decision may allocate for each byte of its objects, and in addition.
+/// A decision may allocate `PER_BYTE` bytes for each byte of its objects, and `BESIDES` bytes more.
 const PER_BYTE: usize = 64;
 const BESIDES: usize = 4_000_000;
 

@@ -1,4 +1,4 @@
-//! The requests of a plan: revisions, claims, Pods, the history, the status.
+//! The requests of a sync, in the order of their sending: revisions, claims, Pods, the history of revisions, the status.
 
 mod body;
 mod note;
@@ -22,7 +22,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Sends the requests of a plan, and returns when the next sync is due.
+/// Sends the requests of a plan. Returns when the DaemonSet is synced again.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (&plan.problem, plan.scope) {
         (Some(problem @ Problem::SelectsEverything), _) => {
@@ -39,9 +39,9 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
 }
 
-/// Writes revisions and claims Pods. Unless the plan is limited to that, also creates and deletes Pods and writes the status.
+/// Writes revisions and claims Pods. Also creates and deletes Pods and writes the status if the plan's scope is `Everything`.
 async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    // The first denied change that does not stop the sync. It becomes the failure of the sync at the end.
+    // The failure of the first denied change. The sync continues without the change, and ends with this failure.
     let mut denied: Option<Failed> = None;
     if !revisions::claim(snapshot, &mut denied, io).await? {
         return Ok(Requeue::AsPlanned);
@@ -57,7 +57,7 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
     }
 
     let created = pods::create(snapshot, plan, io).await;
-    // Pods are deleted even if some creations failed.
+    // Pods are deleted even if some creations have failed.
     let deleted = pods::delete(snapshot, plan, io).await;
     let managed = created.and_then(|created| Ok(created + deleted?));
     let forgotten = match &managed {
@@ -74,18 +74,18 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
         return Err(denied);
     }
     Ok(match (plan.deferred.total(), plan.orphans) {
-        // A creation whose answer was lost has failed, and waiting for it is no success.
+        // After a lost answer to a creation, the sync waits for the Pod. Such a sync does not reset the back-off of its key.
         (0, 0) => snapshot.lost_creates.values().min().map_or(Requeue::AsPlanned, |left| Requeue::Unfinished(*left)),
         (0, _) => Requeue::RateLimited,
         _ => again(managed),
     })
 }
 
-/// Writes the status if it differs, with the version of the set as a precondition. A deleted set is no error.
+/// Writes the status if it differs from the stored one, with the version of the DaemonSet as a precondition. Succeeds if the
+/// DaemonSet has been deleted.
 ///
-/// After a failure, upstream writes the same status onto the newer set, even if that is another set of the same name
-/// (`pkg/controller/daemon`, `storeDaemonSetStatus`). Here the conflict fails the sync, and the next sync waits for the newer set
-/// and computes its status.
+/// After a conflict, upstream writes the same status onto the newer DaemonSet, even if that is another one of the same name
+/// (`pkg/controller/daemon`, `storeDaemonSetStatus`). Here a conflict fails the sync, and the next sync computes a new status.
 async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), Failed> {
     if !plan.writes_status() {
         return Ok(());
@@ -99,8 +99,8 @@ async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), Failed> {
 
 /// Returns when the next sync continues with the remaining work. `effective` is the number of requests that changed an object.
 ///
-/// After a write, the next sync waits by itself until the caches show the write. If all requests found their Pods deleted, only
-/// the back-off keeps the next syncs from sending the same requests until the cache shows the deletions.
+/// If `effective` is above 0, the next sync may follow at once: it begins by waiting for the caches. If it is 0, all Pods were
+/// already deleted, and the back-off limits the repetition of the requests until the cache shows the deletions.
 fn again(effective: usize) -> Requeue {
     if effective > 0 { Requeue::After(Duration::ZERO) } else { Requeue::RateLimited }
 }

@@ -1,7 +1,7 @@
 //! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! The decision has two parts. [`standing`](standing::standing) judges one node, and is called only for changed nodes. [`decide`]
-//! judges the sum of all nodes, and the few nodes that need an action.
+//! The decision has two parts. [`standing`](standing::standing) judges one node, and is called only for changed nodes.
+//! [`decide`] judges the sum over all nodes, and those nodes that need an action.
 
 pub mod eligibility;
 pub mod manage;
@@ -27,8 +27,8 @@ use crate::{
 
 /// Decides the plan of one sync. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
 ///
-/// Pods are adopted before any other work on Pods. The next sync sees the adopted Pods, and adopts no others. Missing Pods are
-/// created and surplus Pods are deleted before outdated Pods are replaced, each in a sync of its own.
+/// A sync does one kind of work on Pods, in this order of priority: adopt orphans, create missing Pods and delete surplus Pods,
+/// replace outdated Pods. The sync after an adoption adopts no Pods.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let scope = scope(snapshot);
     let (adopt, orphans) = match scope {
@@ -108,7 +108,7 @@ fn scope(snapshot: &Snapshot) -> Scope {
     }
 }
 
-/// Decides creations and deletions. Upstream: `manage`; and `rollingUpdate`, if `manage` has nothing to do.
+/// Decides creations and deletions as upstream's `manage`; if there are none, the rolling update as `rollingUpdate`.
 fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     let (nodes, held_back) = (&snapshot.nodes, &snapshot.held_back);
     for node in nodes.create.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
@@ -132,13 +132,13 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     plan.creates.truncate(burst);
     plan.deletes.truncate(burst);
     if snapshot.terminating_namespace && !plan.creates.is_empty() {
-        // A later sync could not create these Pods either.
+        // The server refuses all new Pods of the namespace, so these creations are not left to later syncs either.
         plan.creates.clear();
         plan.deferred.creates = 0;
         plan.waiting.push(|| "no Pods are created: the namespace is terminating".to_owned());
     }
     if plan.creates.is_empty() {
-        // Nodes that are held back are handled after the first answer, or when their time has passed.
+        // The deferred creations are all on held-back nodes, which wait for an adoption or for the timeout of a lost answer.
         plan.deferred.creates = 0;
     }
     explain_held_back(snapshot, plan);
@@ -148,8 +148,8 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Returns the nodes for which no Pod is created now: a creation whose answer was lost may have created one, or an orphan there
-/// is not adopted yet.
+/// Returns the held-back nodes, which get no Pod now: a creation with a lost answer may have created one there, or an orphan on
+/// the node waits for its adoption.
 pub(crate) fn held_back<'a>(
     lost_creates: &BTreeMap<Text, Duration>,
     orphans: impl Iterator<Item = &'a PodRef>,
@@ -167,7 +167,7 @@ fn explain_held_back(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Returns the time from the snapshot until the decision changes without an event.
+/// Returns the time from the snapshot until the decision may change without an event; `None` without such a time.
 fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     match (plan.scope, &snapshot.blocked) {
         (Scope::Nothing, _) => None,
@@ -181,7 +181,7 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     }
 }
 
-/// Returns the time from the snapshot until a failed Pod would be deleted again, if its deletion now has no effect.
+/// Returns the time from the snapshot until a failed Pod is deleted again, if the deletion of this sync has no effect.
 fn next_failure(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     let failed: BTreeSet<_> =
         plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).map(|deletion| &deletion.node).collect();

@@ -5,28 +5,28 @@ use std::{collections::BTreeMap, time::Duration};
 use common::intern::Text;
 use jiff::{SignedDuration, Timestamp};
 
-/// Time between two removals of expired entries.
+/// Least time between two removals of expired entries, which visit all nodes.
 const PURGE_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
-/// The first and the longest delay of a back-off.
+/// The bounds of a delay that doubles with each failed Pod on a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Delay before the second failed Pod is deleted.
+    /// Delay between the deletions of the first and the second failed Pod on a node.
     pub(crate) initial: Duration,
-    /// Upper limit of the delay, which doubles with each failed Pod.
+    /// Longest delay. An entry without a new failure within twice this time expires.
     pub(crate) max: Duration,
 }
 
-/// The back-off of each node of one DaemonSet. It restarts when the status observes a new generation.
+/// The back-off of each node of one DaemonSet. It restarts when `status.observedGeneration` changes.
 ///
-/// The back-off is kept in memory only: after a restart, the first failure has no delay. Upstream: client-go `util/flowcontrol`,
-/// `Backoff`.
+/// The back-off is kept in memory only: after a restart of the process, the first failure has no delay. Upstream: client-go
+/// `util/flowcontrol`, `Backoff`.
 #[derive(Debug, Default)]
 pub(crate) struct FailedPods {
     generation: i64,
     nodes: BTreeMap<Text, Entry>,
     purged: Timestamp,
-    /// The time of the last sync.
+    /// The time of the last sync. An earlier time in the next sync shows that the clock was set back.
     observed: Timestamp,
 }
 
@@ -43,7 +43,7 @@ impl Entry {
             .unwrap_or(self.since)
     }
 
-    /// Whether the entry is valid: it was used within twice the longest delay, and the clock was not set back since.
+    /// Whether the entry is valid: the last failure is at most twice the longest delay ago, and is not in the future.
     fn counts(&self, bounds: Bounds, now: Timestamp) -> bool {
         let idle = now.duration_since(self.since);
         let longest = SignedDuration::try_from(bounds.max.saturating_mul(2)).unwrap_or(SignedDuration::MAX);
@@ -52,8 +52,8 @@ impl Entry {
 }
 
 impl FailedPods {
-    /// Removes expired entries; removes all entries if the status has observed another generation. Returns the nodes whose delay
-    /// ends early because of the generation, or because the clock was set back.
+    /// Removes expired entries, and all entries if `generation` is new. Returns the nodes on which a delay ends early, because
+    /// the generation is new or because the clock was set back.
     pub(crate) fn observe(&mut self, generation: i64, bounds: Bounds, now: Timestamp) -> Vec<Text> {
         let is_new = self.generation != generation;
         let was_set_back = now < self.observed;
@@ -74,30 +74,29 @@ impl FailedPods {
         ended
     }
 
-    /// Returns the time before which a failed Pod on the node is not deleted, if it is in the future.
+    /// Returns the end of the delay on the node; `None` if failed Pods on the node may be deleted now.
     pub(crate) fn until(&self, node: &Text, bounds: Bounds, now: Timestamp) -> Option<Timestamp> {
         let entry = self.nodes.get(node).filter(|entry| entry.counts(bounds, now))?;
         Some(entry.until()).filter(|until| *until > now)
     }
 
-    /// Returns the delay of the next failed Pod on the node, if a failed Pod is deleted now.
+    /// Returns the delay that would follow if a failed Pod on the node were deleted at `now`.
     pub(crate) fn next_delay(&self, node: &Text, bounds: Bounds, now: Timestamp) -> Duration {
         let known = self.nodes.get(node).filter(|entry| entry.counts(bounds, now));
         known.map_or(bounds.initial, |entry| entry.delay.saturating_mul(2).min(bounds.max))
     }
 
-    /// Removes a deleted node.
+    /// Removes the back-off of a deleted node.
     pub(crate) fn node_gone(&mut self, node: &Text) {
         self.nodes.remove(node);
     }
 
-    /// Number of nodes with a back-off.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Records the deletion of a failed Pod on the node.
+    /// Records the deletion of a failed Pod on the node, which begins the next delay.
     pub(crate) fn deleted(&mut self, node: &Text, bounds: Bounds, now: Timestamp) {
         let delay = self.next_delay(node, bounds, now);
         self.nodes.insert(node.clone(), Entry { delay, since: now });

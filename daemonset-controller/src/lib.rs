@@ -2,8 +2,8 @@
 //!
 //! # What it promises
 //!
-//! If a set stays unchanged, it ends up with exactly one Pod of its template on every eligible node, no Pod on any other node,
-//! and a status that counts the Pods. On the way:
+//! If a DaemonSet stays unchanged, it ends up with exactly one Pod of its template on every eligible node, no Pod on any other
+//! node, and a status that counts the Pods. On the way:
 //!
 //! - An available Pod is removed from at most `maxUnavailable` nodes, and at most `maxSurge` nodes have a second Pod.
 //! - No Pod is created for a node that is ineligible or unknown, and no Pod of another controller is written.
@@ -11,11 +11,11 @@
 //!
 //! # What it costs
 //!
-//! A sync handles the nodes that have changed since the last sync, and as many nodes as it can act on: an event of one Pod in a
-//! set of five thousand nodes is the work of one node. A change of a node's labels or taints costs one comparison for each
-//! DaemonSet. If the placements of all DaemonSets are too large for that, the DaemonSets with the largest placements are synced
-//! without a comparison. Heartbeats, conditions and image lists of nodes cost nothing. The cache keeps only a digest of a
-//! revision's data.
+//! A sync handles the nodes that have changed since the last sync, and as many nodes as it can act on. In a DaemonSet of five
+//! thousand nodes, an event of one Pod is the work of one node. A change of a node's labels or taints costs one comparison for
+//! each DaemonSet. If the placements of all DaemonSets (their node selectors, affinities and tolerations) are too large for
+//! that, the DaemonSets with the largest placements are synced without a comparison. Heartbeats, conditions and image lists of
+//! nodes cost nothing. The cache keeps only a digest of a revision's data.
 //!
 //! # How it is laid out
 //!
@@ -31,37 +31,39 @@
 //!
 //! # Where it differs from upstream
 //!
-//! - Deletions of Pods and revisions have the uid and the version of the snapshot as preconditions. A Pod that has changed since
-//!   is read live and judged again. Releases, adoptions and statuses are patches with the version as a precondition. Conditions
-//!   that other clients wrote into a status stay.
-//! - After a conflict, a status is computed again. Upstream writes the same status onto the newer set.
-//! - Expectations are kept by identity, in `common`'s ledger: an event of another Pod does not satisfy them.
-//! - A creation whose answer was lost holds back only its own node, for as long as the request may take effect.
-//! - A sync that adopts or relabels Pods does nothing else with Pods. The sync after an adoption adopts no other Pods, and
-//!   creates no Pod on the nodes of orphans.
-//! - Pods are created and deleted in the order of their nodes' names. After the server has refused a request for a node, the next
-//!   sync begins with the nodes after it; a new generation begins with the first.
+//! - Deletions of Pods and revisions have the uid and the version of the snapshot as preconditions. A Pod that has changed
+//!   since the snapshot is read live and judged again. Releases, adoptions and statuses are patches with the version as a
+//!   precondition. Conditions that other clients wrote into a status stay.
+//! - After a conflict, a status is computed again. Upstream writes the same status onto the newer DaemonSet.
+//! - Expectations are kept by identity, in `common`'s ledger of unobserved writes: an event of another Pod does not satisfy
+//!   them.
+//! - A creation with a lost answer holds back only its own node, until the request can no longer take effect.
+//! - A sync that adopts or relabels Pods does no other work on Pods. The sync after an adoption adopts no Pods, and creates no
+//!   Pod on the nodes of orphans.
+//! - Pods are created and deleted in the order of their nodes' names. After the server has refused a request for a node, the
+//!   next sync begins with the nodes after it; a new generation begins with the first node.
 //! - With surge, an outdated Pod on a deleted node does not hold up a rolling update, and an available Pod there does not count
-//!   as serving. Without surge, a deleted node counts against `maxUnavailable` as long as it has a Pod that is not available, as
-//!   upstream.
+//!   as serving. Without surge, a deleted node with a Pod that is not available counts against `maxUnavailable`, as upstream.
 //! - With surge, the back-off of failed Pods also delays the creation of the next Pod.
-//! - A set is also synced when a node is deleted, and when a node with a Pod of the set begins or ceases to count as desired.
+//! - A DaemonSet is also synced when a node is deleted, and when a node with one of its Pods begins or ceases to count as
+//!   desired.
 //! - If a template is stored as two revisions, only the Pods that have the hash of the deleted revision are relabelled.
 //! - After the server has refused a Pod because the namespace is terminating, no other Pod is sent for a while.
 //! - A `FailedUpdate` Event reports a revision that the server denies to adopt, release, label or renumber, and a Pod that it
-//!   denies to adopt, release or relabel. A `FailedDelete` Event reports a revision that the server denies to delete. The change
-//!   is retried later, and the set is synced without it.
-//! - A Pod that has the hash of a duplicate of the current revision is not outdated. The duplicate stays as long as the server
-//!   denies to relabel the Pod.
-//! - A revision whose name is taken by a revision of the same template is not stored; Pods get the hash of that revision, as
-//!   upstream.
-//! - A revision that was stored before and has been deleted is stored again only if a live read shows that the set still exists.
+//!   denies to adopt, release or relabel. A `FailedDelete` Event reports a revision that the server denies to delete. The
+//!   change is retried later, and the DaemonSet is synced without it.
+//! - A Pod that has the hash of a duplicate of the current revision is not outdated. While the server denies to relabel the
+//!   Pod, the duplicate stays.
+//! - If a stored revision of the same template has the name of the new revision, the new revision is not stored, and Pods get
+//!   the hash of the stored one, as upstream.
+//! - A revision that was stored before and has been deleted is stored again only if a live read shows that the DaemonSet
+//!   exists.
 //! - Only Pods with the label `controller-revision-hash` are watched. A Pod that loses the label is read, and the label is
 //!   restored with an empty value: its revision is unknown, as without the label. An orphan that never had the label is not
-//!   adopted. A Pod that loses the label while no process runs, or while it is terminating, is replaced as if it were deleted. A
-//!   Pod that a webhook creates without the label is tracked by reads, and replaced after a restart.
-//! - A `FailedCreate` Event reports a revision that cannot be stored, for example because the name of the set is too long or
-//!   because of a quota.
+//!   adopted. A Pod that loses the label while no process runs, or while it is terminating, is replaced as if it were deleted.
+//!   A Pod that a webhook creates without the label is tracked by reads, and replaced after a restart.
+//! - A `FailedCreate` Event reports a revision that cannot be stored, for example because of a quota, or because the name of
+//!   the DaemonSet is too long.
 
 pub mod decide;
 pub mod metrics;
@@ -119,8 +121,7 @@ use crate::{
 
 /// Feature gate: a sync waits until the caches show the writes of this process. On by default.
 ///
-/// With the gate off, the status is written although the caches do not show the last writes for the set yet. Pods are not created
-/// or deleted during that time, whether the gate is on or off.
+/// With the gate off, the status is written without this wait. Creations and deletions of Pods still wait for the caches.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyDaemonSet",
     "A DaemonSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
@@ -130,16 +131,16 @@ pub const COMPARISON_OPERATORS: FeatureGate = FeatureGate::off(
     "TaintTolerationComparisonOperators",
     "Tolerations may compare the value of a taint with a number (operators Lt and Gt)",
 );
-/// Feature gates that this binary accepts.
+/// The gates that `--feature-gates` accepts.
 pub const GATES: &[FeatureGate] = &[STALE_CONSISTENCY, ATOMIC_FIFO, COMPARISON_OPERATORS];
 
-/// Greatest number of Pods that one sync creates, and greatest number that it deletes. Upstream: `BurstReplicas`.
+/// Greatest number of Pods that one sync creates, and greatest number of Pods that it deletes. Upstream: `BurstReplicas`.
 pub const BURST_REPLICAS: Tune = Tune::count(
     "burst-replicas",
     250,
     "The greatest number of Pods that one sync of a DaemonSet creates, and the greatest number that it deletes",
 );
-/// Delay before the second failed Pod on a node is deleted. The first failed Pod is deleted without a delay.
+/// Delay between the deletions of the first and the second failed Pod on a node. It doubles with each further failed Pod.
 pub const FAILED_POD_BACKOFF: Tune = Tune::duration(
     "daemonset-failed-pod-backoff",
     Duration::from_secs(1),
@@ -151,23 +152,23 @@ pub const FAILED_POD_BACKOFF_MAX: Tune = Tune::duration(
     Duration::from_mins(15),
     "The longest delay before a failed Pod is deleted; after twice that time without failures, the back-off of a node restarts",
 );
-/// Settings that `--tune` accepts.
+/// The internal limits and delays that `--tune` accepts.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, BURST_REPLICAS, FAILED_POD_BACKOFF, FAILED_POD_BACKOFF_MAX];
 
-/// `--concurrent-daemonset-syncs`: the number of workers of the loop, and of the loop of changed nodes. 2 by default.
+/// The flag for the number of workers of each of the two loops: the loop of DaemonSets and the loop of changed nodes.
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-daemonset-syncs", 2, "The number of DaemonSets that are synced concurrently");
-/// Flags that set a number of workers.
+/// The flags of this binary that set the number of workers of a loop.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
-/// The loop that syncs DaemonSets and writes their status.
+/// The loop that syncs DaemonSets and writes their status. It also starts the loop of changed nodes.
 pub const DAEMON_SET: LoopDefinition = LoopDefinition::new("daemonset-controller", "daemonset", start)
     .known_as("daemon-set-controller", "daemonset-controller")
     .owning(&[OwnedWrites::status("apps", "daemonsets")]);
-/// Loops that the binary starts.
+/// The loops that the binary starts.
 pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET];
 
-/// Name, version and settings of the binary.
+/// The name, version, loops and settings of the binary, for `common::app`.
 pub const DEFINITION: Definition = Definition {
     name: "daemonset-controller",
     version: env!("CARGO_PKG_VERSION"),
@@ -179,7 +180,7 @@ pub const DEFINITION: Definition = Definition {
     flags: &[],
 };
 
-/// Syncs DaemonSets. Owns the caches, and the memory that outlives a sync.
+/// The loop that syncs DaemonSets. It owns the caches, and the memory that outlives a sync.
 pub struct DaemonSetController {
     context: Context,
     queue: Queue<Key>,
@@ -213,7 +214,7 @@ fn start(context: Context) -> Arc<dyn Running> {
 }
 
 impl DaemonSetController {
-    /// Starts the informers. Their handlers enqueue keys of sets in `queue`, and keys of changed nodes in `node_updates`.
+    /// Starts the informers. Their handlers add keys of DaemonSets to `queue`, and keys of changed nodes to `node_updates`.
     pub fn new(context: Context, queue: Queue<Key>, node_updates: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
         let timeout = settings.duration(&EXPECTATIONS_TIMEOUT);
@@ -261,12 +262,12 @@ impl DaemonSetController {
         }
     }
 
-    /// Runs `change` on the record of the snapshot's set.
+    /// Calls `change` with the memory of the snapshot's DaemonSet.
     fn change_record(&self, snapshot: &Snapshot, change: impl FnOnce(&mut Record)) {
         self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
     }
 
-    /// Records a creation whose answer was lost. While the request may take effect, no other Pod is created for that node.
+    /// Records a lost answer to a creation. While the creation may take effect, its node gets no other Pod.
     fn note_lost_create(&self, snapshot: &Snapshot, node: &Text) {
         let nodes = [&snapshot.nodes.create, &snapshot.nodes.replace, &snapshot.nodes.candidates];
         let listed = nodes.into_iter().flat_map(|listed| &listed.nodes).find(|listed| listed.name == *node);
@@ -337,7 +338,7 @@ impl Controller for DaemonSetController {
         }
     }
 
-    /// Begins or extends the back-off of nodes on which a failed Pod is deleted, and sets the turn of the next sync.
+    /// Begins or extends the back-off of nodes with failed Pods. Also decides whether the next sync may adopt Pods.
     fn record(&self, snapshot: &Snapshot, plan: &Plan) {
         let failed: Vec<_> = plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).collect();
         let turn = if plan.adopt.is_empty() { Turn::Adopts } else { Turn::Manages };
@@ -355,9 +356,9 @@ impl Controller for DaemonSetController {
         });
     }
 
-    /// Reads hidden Pods again, because the watch does not show what this sync wrote to them.
+    /// Reads Pods without the watched label again, because the watch does not show the writes of this sync to them.
     ///
-    /// Also removes the entries of a set that was deleted during the sync, which no later event would remove.
+    /// Also removes the memory of a DaemonSet that was deleted during the sync, because no later event removes it.
     fn after_sync(&self, snapshot: &Snapshot) {
         for pod in snapshot.release.iter().chain(&snapshot.unlabelled).chain(&snapshot.adopt) {
             self.pods.read_again(pod.meta());

@@ -1,14 +1,14 @@
-//! Creations of Pods whose answers were lost.
+//! The creations of Pods with lost answers.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use common::{clock::Instant, intern::Text, meta::Uid};
 
-/// The nodes of one DaemonSet for which the answer to a creation was lost.
+/// The nodes of one DaemonSet with a lost answer to a creation.
 ///
 /// No other Pod is created for such a node until a new Pod appears, or until the API server can no longer execute the request.
-/// Other nodes are not affected, because a daemon Pod names its node. The list is kept in memory only: after a restart, the first
-/// list of Pods shows the created Pods.
+/// Other nodes are not affected, because each daemon Pod names its node. The list is kept in memory only: after a restart, the
+/// first list of Pods shows the created Pods.
 #[derive(Debug, Default)]
 pub(crate) struct LostCreates {
     nodes: BTreeMap<Text, Lost>,
@@ -16,19 +16,19 @@ pub(crate) struct LostCreates {
 
 #[derive(Debug)]
 struct Lost {
-    /// Uids of the node's Pods when the request was sent.
+    /// Uids of the node's Pods when the request was sent. A Pod with another uid may be the created one.
     known: Vec<Uid>,
     until: Instant,
 }
 
 impl LostCreates {
-    /// Records a lost answer: the node, its Pods, and the time until which the creation may still take effect.
+    /// Records a lost creation for `node`, which has Pods with the uids `known`. The creation may take effect until `until`.
     pub(crate) fn insert(&mut self, node: &Text, known: Vec<Uid>, until: Instant) {
         self.nodes.insert(node.clone(), Lost { known, until });
     }
 
-    /// Returns the nodes that still wait, with the remaining time. `appeared` says whether a node has a Pod that is not in the
-    /// given list.
+    /// Returns the nodes that still wait for a lost creation, with the remaining time. `appeared` returns whether a node has a
+    /// Pod with a uid that is not in the list.
     pub(crate) fn pending(
         &mut self,
         now: Instant,

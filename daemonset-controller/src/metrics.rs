@@ -2,14 +2,14 @@
 
 use common::metrics::{Counter, Metrics, Stability};
 
-/// The number of node decisions. Cheap to clone.
+/// The metrics of the DaemonSet loop. Clones share the counters.
 #[derive(Clone)]
 pub struct ControllerMetrics {
     decided_nodes: Counter,
 }
 
 impl ControllerMetrics {
-    /// Registers the metric families.
+    /// Registers the metrics of this crate.
     pub fn new(metrics: &Metrics) -> Self {
         let decided_nodes = metrics.counter(
             "nonet_daemonset_nodes_decided_total",
@@ -20,7 +20,7 @@ impl ControllerMetrics {
         Self { decided_nodes: decided_nodes.with(&[]) }
     }
 
-    /// Adds the number of nodes that a sync has decided.
+    /// Adds `count` to the number of decisions about a node.
     pub fn decided_nodes(&self, count: u64) {
         self.decided_nodes.inc_by(count);
     }

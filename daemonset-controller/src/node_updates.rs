@@ -1,4 +1,4 @@
-//! The loop of changed nodes: it enqueues the sets that a change concerns.
+//! The loop of changed nodes: it enqueues the DaemonSets that a change of a node concerns.
 //!
 //! As upstream, this loop has its own queue (`daemonset-node-updates`) and its own workers.
 
@@ -50,7 +50,7 @@ impl Controller for NodeUpdates {
         act::act(io).await
     }
 
-    /// Returns an empty object: this loop records no Events and no writes.
+    /// Returns an empty object, because this loop records no Events and sends no writes.
     fn object(_: &Vec<Concern>) -> (ObjectRef, Uid) {
         (ObjectRef::default(), Uid::default())
     }

@@ -1,4 +1,4 @@
-//! Projections of DaemonSets, Pods, ControllerRevisions and Nodes.
+//! The decoded fields of DaemonSets, Pods, ControllerRevisions and Nodes.
 
 mod node;
 mod placement;
@@ -25,31 +25,32 @@ pub use pod::CachedPod;
 pub use set::{DaemonSet, Status, Update};
 pub use template::DaemonTemplate;
 
-/// A Pod, shared with the cache.
+/// A Pod that is shared with the cache.
 pub type PodRef = Arc<CachedPod>;
-/// A revision, shared with the cache.
+/// A ControllerRevision that is shared with the cache.
 pub type RevisionRef = Arc<ControllerRevision>;
 
-/// The resource `daemonsets` of `apps/v1`.
+/// The resource `daemonsets`, for requests, informers and owner references.
 pub const DAEMON_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "daemonsets", kind: "DaemonSet", namespaced: true };
 
-/// Label of Pods and revisions: the hash of the revision. Pods are watched by this label.
+/// Label of Pods and revisions with the hash of the revision. The watch of Pods selects this label.
 pub const HASH_LABEL: &str = "controller-revision-hash";
-/// Label of a Pod: the generation of the template that the Pod was created from.
+/// Label of a Pod with the value of the annotation [`TEMPLATE_GENERATION`] when the Pod was created.
 pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
-/// The annotation of a DaemonSet in which the API server counts the changes of its template.
+/// Annotation of a DaemonSet in which the API server counts the changes of the Pod template.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// A cached revision that a DaemonSet controls, or an orphan.
+/// A cached ControllerRevision with a DaemonSet as its controller, or without a controller.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct ControllerRevision(revision::ControllerRevision);
 
 impl ControllerRevision {
-    /// Returns the hash in the label, which Pods of this revision have as well; `None` without the label.
+    /// Returns the value of the label `controller-revision-hash`; `None` without the label. Pods of this revision have it as
+    /// well.
     ///
-    /// The hash depends on the version of the controller that created the revision. It is read, and never computed again.
+    /// The hash depends on the release of the controller that created the revision, so it is read and never computed again.
     pub fn hash(&self) -> Option<&str> {
         self.0.meta.labels.get(HASH_LABEL)
     }

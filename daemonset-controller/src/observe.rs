@@ -28,19 +28,19 @@ use crate::{
     },
 };
 
-/// Greatest number of comparisons of nodes with parts of placements in one sync. For a placement of usual size, this suffices for
-/// more nodes than a cluster has.
+/// Greatest number of comparisons of nodes with parts of a placement in one sync. For a placement of usual size, this suffices
+/// for more nodes than a cluster has.
 pub(crate) const STEP: usize = 1 << 18;
-/// Pause of a set between two steps of comparisons, in which other sets are synced.
+/// Pause of a DaemonSet between two syncs that compare nodes, so that other DaemonSets are synced in between.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
-/// Longest wait for lagging caches before a set is checked again without an event.
+/// Longest time until a DaemonSet that waits for the caches is checked again without an event.
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl DaemonSetController {
     pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         loop {
             let known = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-            // Under this lock, the rosters contain everything that the cache of Pods shows.
+            // While this guard lives, the rosters (nodes and Pods of each DaemonSet) have all Pods of the cache.
             let behind = {
                 let _unchanged = self.rosters.unchanged();
                 known.as_ref().and_then(|uid| self.behind(uid))
@@ -53,12 +53,12 @@ impl DaemonSetController {
                 Some((behind, left)) => Some(Blocked { why: behind.to_string(), at_most: left.min(RECHECK) }),
                 None => None,
             };
-            // The set is read after the check, so it is at least as new as the writes of this process.
+            // The DaemonSet is read after the check, so it is at least as new as the writes of this process.
             let Some(set) = self.sets.store().get(&key.namespace, &key.name)? else {
                 self.rosters.forget(key, None);
                 return Ok(Observed::Gone);
             };
-            // With another uid, a new set of the same name has replaced the set that was checked.
+            // If the uids differ, a new DaemonSet of the same name has replaced the checked one, and the check is repeated.
             if let Some(uid) = known.filter(|uid| *uid == set.metadata.uid) {
                 let snapshot = self.snapshot(set, blocked, now);
                 self.watch.forget_if_gone(key, &uid);
@@ -83,7 +83,7 @@ impl DaemonSetController {
         // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
         let mut candidates = self.revisions.store().by_index(ByController, &own)?;
         candidates.extend(self.revisions.store().readable_by_index(OrphansByNamespace, &orphan));
-        // An invalid selector claims nothing, and the plan reports it.
+        // With an invalid selector, no revision is claimed, and the plan reports the problem.
         let record = self.rosters.record(&set.metadata.key(), &owner.uid);
         let instant = self.context.clock.instant();
         let (refused, refused_revisions) = record.lock().refused_revisions.observe(&candidates, instant);
@@ -93,7 +93,7 @@ impl DaemonSetController {
         claims.release.retain(|revision| !is_refused(revision));
         let mut revisions = revisions::choose(&set, &template, claims);
         revisions.leave(is_refused);
-        // Orphans are read before the roster, so that every Pod is in at least one of the two.
+        // The orphans are read before the roster, so that a Pod that is adopted meanwhile is not missing in both.
         let orphans = self.orphans(&set, &owner, &orphan);
         let limits = self.limits;
         self.fill_roster(&record, &set, &template, &own)?;
@@ -108,11 +108,11 @@ impl DaemonSetController {
         };
         let Record { roster, failed, cursors, lost_creates, generation, turn, taken, refused_pods, .. } = &mut *guard;
         let Some(roster) = roster else {
-            // An event has dropped the roster in the meantime, and has enqueued the set.
+            // An event of a Pod that cannot be decoded has dropped the roster, and has enqueued the DaemonSet.
             return Ok(Observed::wait("a Pod of the namespace cannot be decoded", STEP_PAUSE));
         };
         if *generation != set.metadata.generation {
-            // The new generation may have other Pods, which the server accepts.
+            // The server may accept the Pods of the new generation, so the order of nodes begins with the first node again.
             (*generation, *cursors) = (set.metadata.generation, Cursors::default());
         }
         if let (Current::Create { hash, .. }, Some((name, stored))) = (&revisions.current, taken)
@@ -120,7 +120,7 @@ impl DaemonSetController {
         {
             revisions.hash = stored.clone();
         }
-        // The standing of these nodes depends on a back-off that has ended early.
+        // The back-off of these nodes has ended early, so their contribution must be decided again.
         for node in &failed.observe(set.status.observed_generation, self.failed_pods, now) {
             roster.back_off_changed(node);
         }
@@ -167,7 +167,7 @@ impl DaemonSetController {
         }))
     }
 
-    /// Ensures that a record has a roster with the selector and the template of the set.
+    /// Ensures that `record` has a roster (the nodes and Pods of the DaemonSet) with the present selector and template.
     fn fill_roster(
         &self,
         record: &SharedRecord,
@@ -179,7 +179,7 @@ impl DaemonSetController {
             roster.set_template(template, || self.node_names());
             return Ok(());
         }
-        // The lock prevents the loss of an event between the read of the cache and the new roster.
+        // The guard ensures that no event is lost between the read of the cache and the creation of the roster.
         let _unchanged = self.rosters.unchanged();
         let pods: Vec<PodRef> = self.pod_store.by_index(ByController, own)?;
         let mut record = record.lock();
@@ -188,13 +188,13 @@ impl DaemonSetController {
         Ok(())
     }
 
-    /// Returns the orphans that the selector of a set matches and that are not terminating.
+    /// Returns the orphans that the DaemonSet may adopt: its selector matches them, and they are not terminating.
     fn orphans(&self, set: &DaemonSet, owner: &Owner, orphan: &IndexValue) -> Vec<PodRef> {
         if owner.deleting || set.selector.is_empty() {
             return Vec::new();
         }
         let selects = |meta: &Meta| !meta.is_deleting() && set.selector.matches(&meta.labels);
-        // An orphan that cannot be decoded is not adopted, and does not prevent the adoption of others.
+        // An orphan that cannot be decoded is not adopted, and does not prevent the adoption of other orphans.
         let orphans = self.pod_store.select_by_index(OrphansByNamespace, orphan, selects);
         orphans.unwrap_or_else(|_| {
             let all = self.pod_store.readable_by_index(OrphansByNamespace, orphan);
@@ -202,12 +202,12 @@ impl DaemonSetController {
         })
     }
 
-    /// Decides whether Pods of a placement may run on a node.
+    /// Decides whether Pods with this placement may run on the node with this name.
     pub(crate) fn eligibility(&self, placement: &Placement, node: &str) -> Eligibility {
         match self.nodes.store().get("", node) {
             Ok(Some(node)) => eligibility(placement, &node, self.limits.compares_taints),
             Ok(None) => Eligibility::Vanished,
-            // If a node cannot be decoded, no Pod is created or deleted there.
+            // On a node that cannot be decoded, no Pod is created or deleted.
             Err(_) => Eligibility::Stays,
         }
     }
@@ -219,13 +219,13 @@ impl DaemonSetController {
     /// Returns a write of this process that the caches do not show yet, and the longest time to wait for it.
     fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 3] = [&*self.pod_store, &**self.sets.store(), &**self.revisions.store()];
-        // Lost answers to creations are recorded by node and not in the ledger.
+        // The ledger has no lost creations of Pods, because the controller records them by node.
         self.ledger.behind(uid, &caches, HashSet::default)
     }
 }
 
-/// Decides the eligibility of the changed nodes, at most `at_most`, without holding a lock. Returns the locked record once all
-/// nodes are decided, or the number of undecided nodes.
+/// Decides the eligibility of the changed nodes without holding a lock, but of at most `at_most` nodes. Returns the locked
+/// record if all nodes are decided, and otherwise the number of undecided nodes.
 fn decide_nodes(
     record: &SharedRecord,
     mut at_most: usize,
@@ -255,7 +255,7 @@ fn decide_nodes(
     }
 }
 
-/// Returns the hashes of earlier revisions that Pods still have.
+/// Returns the hashes of those earlier revisions that Pods still have.
 fn live_hashes(roster: &Roster, revisions: &Revisions) -> BTreeSet<Text> {
     let hashes = revisions.old.iter().map(hash_of).filter(|hash| roster.hashes.has(hash));
     hashes.map(Text::new).collect()
@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// The record of a set with this number of undecided nodes.
+    /// The memory of a DaemonSet with `nodes` undecided nodes and without Pods.
     fn undecided(rosters: &Rosters, nodes: usize) -> SharedRecord {
         let world = empty(0);
         let set: Arc<DaemonSet> = read(&world.set);
@@ -298,7 +298,7 @@ mod tests {
             asked.set(asked.get() + 1);
             assert!(rosters.is_free());
             if asked.get() == 1 {
-                // An event during the comparison is not lost.
+                // An event of the node during the comparison makes the node undecided again.
                 rosters.node_changed(node);
             }
             Eligibility::Runs

@@ -11,56 +11,56 @@ use crate::{
     snapshot::nodes::Tally,
 };
 
-/// The decisions of one sync, before its first request.
+/// The decisions of one sync, made before its first request.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set that is synced.
+    /// The DaemonSet as the cache showed it.
     pub set: Arc<DaemonSet>,
-    /// The reason why the set is not managed.
+    /// The reason why no Pods of the DaemonSet are managed; `None` if its selector is usable.
     pub problem: Option<Problem>,
-    /// The part of the set that this sync handles.
+    /// The kinds of work that this sync does.
     pub scope: Scope,
-    /// The hash of the current revision, with which new Pods are labelled.
+    /// The hash of the current revision, which new Pods get as a label.
     pub hash: Text,
-    /// Orphans that this sync adopts.
+    /// The orphans that this sync adopts; always empty if the scope is not `Claims`.
     pub adopt: Vec<PodRef>,
-    /// Number of Pods that the next sync adopts.
+    /// Number of orphans that this sync leaves to the next sync.
     pub orphans: usize,
-    /// The creations of this sync, at most `burst-replicas`.
+    /// The Pods to create in this sync, at most `burst-replicas`.
     pub creates: Vec<Creation>,
-    /// The deletions of this sync, at most `burst-replicas`.
+    /// The Pods to delete in this sync, at most `burst-replicas`.
     pub deletes: Vec<Deletion>,
-    /// Numbers of nodes that are left to later syncs, because this sync has reached its limit.
+    /// Numbers of nodes that are left to later syncs, because this sync has reached `burst-replicas`.
     pub deferred: Deferred,
     /// The status to write after the work on Pods.
     pub status: Status,
-    /// Revisions to delete because the history is longer than its limit.
+    /// The revisions to delete because `spec.revisionHistoryLimit` is exceeded.
     pub forget: Vec<RevisionRef>,
-    /// The sum of the counts of all nodes.
+    /// The counts of the DaemonSet's nodes, from which the sync computes the status.
     pub tally: Tally,
-    /// The reasons why the set does not progress, for `/debug/explain`.
+    /// The reasons why the DaemonSet does not progress, for `/debug/explain`.
     pub waiting: Lines,
-    /// Time until the decision changes without an event; `None` if it does not.
+    /// Time until the decision may change without an event; `None` if only an event can change it.
     pub due: Option<Duration>,
 }
 
-/// Numbers of nodes that are left to later syncs, because one sync has reached its limit.
+/// Numbers of nodes that are left to later syncs, because one sync has reached `burst-replicas`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferred {
-    /// Nodes on which a Pod is created later.
+    /// Number of nodes on which a later sync creates a Pod.
     pub creates: usize,
-    /// Nodes on which Pods are deleted later.
+    /// Number of nodes on which a later sync deletes Pods.
     pub deletes: usize,
 }
 
 impl Deferred {
-    /// Returns the sum of both numbers.
+    /// Returns the number of deferred creations and deletions.
     pub fn total(self) -> usize {
         self.creates.saturating_add(self.deletes)
     }
 }
 
-/// The reason why a set is not managed.
+/// A defect of the selector that prevents the management of Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// `spec.selector` is empty and would select every Pod.
@@ -80,38 +80,38 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The part of a set that one sync handles.
+/// The kinds of work that one sync of a DaemonSet does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Nothing, because the set is terminating.
+    /// The sync does nothing, because the DaemonSet is terminating.
     Nothing,
-    /// Only the status, because the caches do not show a write of this process.
+    /// The sync only writes the status, because the caches do not show a write of this process.
     Status,
-    /// Revisions and claims of Pods. The next sync sees the changed Pods.
+    /// The sync writes revisions, and adopts, releases and relabels Pods. The next sync sees the changed Pods.
     Claims,
-    /// Revisions, claims, creations, deletions and the status.
+    /// The sync writes revisions, releases, creates and deletes Pods, and writes the status.
     Everything,
 }
 
 /// The creation of a Pod for one node, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Creation {
-    /// Name of the node to which the Pod will be pinned.
+    /// The name of the node to which the Pod will be pinned.
     pub node: Text,
-    /// The reason for the creation.
+    /// The reason for the creation, for the explanation of the plan.
     pub lack: Lack,
 }
 
 /// The reason for the creation of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// The node has no Pod.
+    /// The node has no Pod, apart from Pods that have finished and are terminating.
     NoPod,
     /// The node has no running Pod, and surge allows a new Pod beside terminating or failed Pods.
     NoRunningPod,
-    /// The Pod of the node is outdated and not available.
+    /// The Pod of the node is outdated and not available. The new Pod is created regardless of `maxSurge`.
     OldUnavailable,
-    /// The Pod of the node is outdated.
+    /// The Pod of the node is outdated and available. The number of new Pods is limited by `maxSurge`.
     Outdated,
 }
 
@@ -129,32 +129,32 @@ impl fmt::Display for Lack {
 /// The deletion of one Pod, with the reason.
 #[derive(Clone, Debug)]
 pub struct Deletion {
-    /// The Pod to delete.
+    /// The Pod as the cache showed it. Its uid and version are the preconditions of the deletion.
     pub pod: PodRef,
-    /// Name of the node to which the Pod is bound or pinned.
+    /// The name of the node to which the Pod is bound or pinned.
     pub node: Text,
-    /// The reason for the deletion.
+    /// The reason for the deletion. It is checked again if the Pod has changed.
     pub why: Why,
 }
 
 /// The reason for the deletion of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The phase is `Failed`.
+    /// The phase of the Pod is `Failed`, and the back-off of the node has ended.
     Failed,
-    /// The phase is `Succeeded`, although daemons should not end.
+    /// The phase of the Pod is `Succeeded`, although the containers of a daemon should not end.
     Succeeded,
-    /// The node has another Pod that ranks before this Pod.
+    /// The node has another Pod that precedes this Pod: bound Pods come first, then older Pods.
     Duplicate,
     /// No Pod should run on the node.
     NotEligible,
     /// The Pod is not bound, and the node to which it is pinned does not exist.
     NodeVanished,
-    /// The Pod is outdated, and its replacement is available or the Pod itself is not ready.
+    /// The Pod is outdated and not needed: its replacement is available, or the Pod itself is not ready or not available.
     Replaced,
-    /// The Pod is outdated and not available.
+    /// The Pod is outdated and not available. It is deleted regardless of `maxUnavailable`.
     Unavailable,
-    /// The Pod is outdated.
+    /// The Pod is outdated and available. The number of such deletions is limited by `maxUnavailable`.
     Outdated,
 }
 
@@ -174,7 +174,7 @@ impl fmt::Display for Why {
 }
 
 impl Plan {
-    /// Whether the sync writes the status.
+    /// Whether the scope includes the status, and the new status differs from the stored one.
     pub fn writes_status(&self) -> bool {
         matches!(self.scope, Scope::Status | Scope::Everything) && self.status.differs(&self.set.status)
     }

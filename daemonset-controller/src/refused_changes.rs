@@ -1,5 +1,3 @@
-//! Revisions and Pods that the server refuses to change.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -16,14 +14,14 @@ use crate::snapshot::RefusedChanges;
 
 /// Delay after the first refusal of a change. Each further refusal doubles the delay.
 const FIRST: Duration = Duration::from_secs(5);
-/// Longest delay after a refusal.
+/// Longest delay between two attempts of a refused change.
 const LONGEST: Duration = Duration::from_mins(15);
 
-/// The back-off of denied changes: of revisions that the server denies to adopt, release, label, renumber or delete, or of Pods
-/// that it denies to adopt, release or relabel.
+/// The back-off of denied changes of one DaemonSet's objects, by uid. For revisions, these are adoption, release, labelling,
+/// renumbering and deletion; for Pods, adoption, release and relabelling.
 ///
-/// A server encodes the data of a revision again with every change. If the new bytes differ, the server refuses every change of
-/// the revision, because data are immutable. A policy may deny a change of any object. The set is synced without that change,
+/// With every change of a revision, a server encodes its data again. If the new bytes differ, the server refuses the change,
+/// because data are immutable. A policy may deny a change of any object. The DaemonSet is synced without the denied change,
 /// which is retried with growing delays.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
@@ -38,7 +36,7 @@ struct Refusal {
 }
 
 impl Refusals {
-    /// Records that the server has refused to change an object.
+    /// Records a refused change of `object`, and doubles the delay if the object has the same version as at the last refusal.
     pub(crate) fn insert(&mut self, object: &Meta, now: Instant) {
         let known = self.objects.get(&object.uid).filter(|known| known.version == object.resource_version);
         let delay = known.map_or(FIRST, |known| known.delay.saturating_mul(2).min(LONGEST));
@@ -46,7 +44,7 @@ impl Refusals {
         self.objects.insert(object.uid.clone(), refusal);
     }
 
-    /// Returns the objects whose changes are not retried yet. Entries of objects that are not in `objects` are removed.
+    /// Returns the uids and names of those `objects` that are still in back-off. Forgets all other objects.
     pub(crate) fn observe<C: HasMeta>(&mut self, objects: &[C], now: Instant) -> (BTreeSet<Uid>, RefusedChanges) {
         if self.objects.is_empty() {
             return Default::default();

@@ -1,8 +1,8 @@
 //! The nodes of one DaemonSet with their Pods and counts, kept up to date by events.
 //!
-//! A roster is derived from the stores of the informers: it is built when it is first needed, each event changes the node that
-//! the event concerns, and it may be dropped at any time. The cost of an update grows with the number of changed nodes, and the
-//! cost of a snapshot with the number of nodes on which a sync can act. Neither depends on the total number of nodes.
+//! A roster is derived from the stores of the informers: a sync builds it if it is missing, each event changes one node, and it
+//! may be dropped at any time. The cost of an update grows with the number of changed nodes, and the cost of a snapshot with
+//! the number of nodes on which a sync can act. Neither cost depends on the total number of nodes.
 
 mod hashes;
 mod totals;
@@ -30,47 +30,47 @@ use crate::{
     snapshot::nodes::{Criteria, Cursor, Cursors, Eligibility, Listed, NodePods, NodeView, Nodes, Replacement, rank},
 };
 
-/// Greatest number of blocking nodes that an explanation names.
+/// Greatest number of nodes without an available Pod that an explanation names.
 const NAMED: usize = 3;
 
-/// The back-off of failed Pods by node, which an update of a roster needs.
+/// The source of the back-off of failed Pods, by node.
 pub(crate) trait Surroundings {
-    /// Returns the time before which a failed Pod on the node is not deleted.
+    /// Returns the time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
     fn failed_until(&self, node: &Text) -> Option<Timestamp>;
-    /// Returns the delay of the next failed Pod on the node, if a failed Pod is deleted now.
+    /// Returns the delay that would follow if a failed Pod on the node were deleted now.
     fn failed_delay(&self, node: &Text) -> Duration;
 }
 
-/// The nodes of one DaemonSet, with their Pods and the sums over all nodes.
+/// The nodes of one DaemonSet with their Pods, and the sums over all nodes.
 pub(crate) struct Roster {
     selector: Selector,
     pub(crate) template: Arc<DaemonTemplate>,
     criteria: Criteria,
-    /// Nodes on which a Pod should run, and nodes that have Pods.
+    /// The nodes on which a Pod should run, and the nodes that have Pods.
     nodes: BTreeMap<Text, Node>,
-    /// Pods that are neither bound nor pinned to a node, by name.
+    /// Pods that are neither bound nor pinned to a node, by Pod name.
     untargeted: BTreeMap<Arc<str>, PodRef>,
-    /// Pods that the selector does not match, by name.
+    /// Pods that the selector does not match, by Pod name.
     unselected: BTreeMap<Arc<str>, PodRef>,
     /// The hashes in the labels of the Pods that the selector matches.
     pub(crate) hashes: Hashes,
-    /// Nodes whose eligibility is to be decided again.
+    /// Nodes with an outdated eligibility, which must be decided again.
     pub(crate) undecided: Undecided,
-    /// Nodes whose standing is to be decided again.
+    /// Nodes with an outdated contribution to the counts, which must be decided again.
     changed: BTreeSet<Text>,
-    /// The sums of the decided standings.
+    /// The sums of the decided contributions of all nodes.
     totals: Totals,
-    /// Number of decided standings since the last call of [`take_decided`](Self::take_decided).
+    /// Number of decided contributions since the last call of [`take_decided`](Self::take_decided).
     decided: u64,
 }
 
-/// The list of a roster that holds a Pod.
+/// The list of a roster to which a Pod belongs.
 enum Place<'p> {
-    /// Pods that the selector does not match.
+    /// The list of Pods that the selector does not match.
     Unselected,
-    /// Pods that are neither bound nor pinned to a node.
+    /// The list of Pods that are neither bound nor pinned to a node.
     Untargeted,
-    /// Pods of this node.
+    /// The Pods of this node.
     Node(&'p Text),
 }
 
@@ -79,7 +79,7 @@ struct Node {
     eligibility: Eligibility,
     /// The Pods of the node, ordered by [`rank`].
     pods: SmallVec<[PodRef; 1]>,
-    /// The part of this node in the totals.
+    /// The contribution of this node to the totals; all counts are 0 before the first decision.
     standing: Standing,
 }
 
@@ -93,7 +93,7 @@ impl Node {
         self.pods.insert(at, Arc::clone(pod));
     }
 
-    /// Removes a Pod, and returns whether the node had it.
+    /// Removes the Pod with this uid. Returns whether the node had such a Pod.
     fn remove(&mut self, pod: &PodRef) -> bool {
         let at = self.pods.iter().position(|known| known.meta().uid == pod.meta().uid);
         at.map(|at| self.pods.remove(at)).is_some()
@@ -101,7 +101,7 @@ impl Node {
 }
 
 impl Roster {
-    /// Builds the roster of a set with these Pods and nodes. All nodes are undecided.
+    /// Builds a roster from the Pods of a DaemonSet and the names of all nodes. The eligibility of all nodes is undecided.
     pub(crate) fn new(
         set: &DaemonSet,
         template: Arc<DaemonTemplate>,
@@ -130,12 +130,12 @@ impl Roster {
         roster
     }
 
-    /// Whether the selector of the set is still the selector of the roster.
+    /// Whether the selector of `set` is still the selector of the roster. Otherwise a new roster must be built.
     pub(crate) fn fits(&self, set: &DaemonSet) -> bool {
         self.selector == set.selector
     }
 
-    /// Replaces the template. If the placement differs, all `nodes` must be decided again.
+    /// Replaces the template. If the new template has another placement, the eligibility of all `nodes` becomes undecided.
     pub(crate) fn set_template(&mut self, template: &Arc<DaemonTemplate>, nodes: impl FnOnce() -> Vec<Text>) {
         if Arc::ptr_eq(&self.template, template) {
             return;
@@ -160,7 +160,7 @@ impl Roster {
         }
     }
 
-    /// Adds a Pod that the set controls.
+    /// Adds a Pod with this DaemonSet as its controller.
     pub(crate) fn insert(&mut self, pod: &PodRef) {
         let name = Arc::clone(&pod.meta().name);
         match self.place_of(pod) {
@@ -173,7 +173,7 @@ impl Roster {
             }
             Place::Node(target) => {
                 let node = self.nodes.entry(target.clone()).or_insert_with(|| {
-                    // A node without Pods on which no Pod should run is not kept, so its eligibility is unknown.
+                    // The roster does not keep nodes that neither need nor have a Pod, so this node's eligibility is unknown.
                     self.undecided.add(target);
                     Node::new(Eligibility::Vanished)
                 });
@@ -184,7 +184,7 @@ impl Roster {
         self.hashes.add(pod);
     }
 
-    /// Removes a Pod that the set controlled, given the version that was inserted.
+    /// Removes a Pod. `pod` must be the version of the Pod that was inserted, because its labels and node determine its list.
     pub(crate) fn remove(&mut self, pod: &PodRef) {
         let name = &pod.meta().name;
         let is_removed = match self.place_of(pod) {
@@ -201,12 +201,12 @@ impl Roster {
         }
     }
 
-    /// Records that a node was added, changed or deleted.
+    /// Marks the eligibility of a node as undecided, because the node was added, changed or deleted.
     pub(crate) fn node_changed(&mut self, node: &Text) {
         self.undecided.add(node);
     }
 
-    /// Records that a node was deleted. A node that the roster does not list is no longer undecided.
+    /// Marks the eligibility of a deleted node as undecided; if the roster does not list the node, nothing is left to decide.
     pub(crate) fn node_gone(&mut self, node: &Text) {
         if self.nodes.contains_key(node) {
             self.node_changed(node);
@@ -215,7 +215,7 @@ impl Roster {
         }
     }
 
-    /// Stores the eligibility that was decided because of `change`. Has no effect if the node has changed again since.
+    /// Stores the eligibility that was decided because of `change`; does nothing if the node has changed again.
     pub(crate) fn decide_node(&mut self, name: Text, change: Change, eligibility: Eligibility) {
         if !self.undecided.settle(&name, change) {
             return;
@@ -230,37 +230,37 @@ impl Roster {
         self.changed.insert(name);
     }
 
-    /// Records that the back-off of a node has changed, so that its standing is decided again.
+    /// Marks the contribution of a node as undecided, because the back-off of its failed Pods has changed.
     pub(crate) fn back_off_changed(&mut self, node: &Text) {
         self.changed.insert(node.clone());
     }
 
-    /// Returns the last decided eligibility of a node, if the roster lists the node.
+    /// Returns the last decided eligibility of a node; `None` if the roster does not list the node.
     pub(crate) fn decided_eligibility(&self, node: &Text) -> Option<Eligibility> {
         self.nodes.get(node).map(|node| node.eligibility)
     }
 
-    /// Whether a node has a Pod whose uid is not in `known`.
+    /// Whether a node has a Pod with a uid that is not in `known`.
     pub(crate) fn has_other_pod_on(&self, node: &Text, known: &[Uid]) -> bool {
         self.nodes.get(node).is_some_and(|node| node.pods.iter().any(|pod| !known.contains(&pod.meta().uid)))
     }
 
-    /// Counts the nodes that do not need a first Pod. A Pod that is created there is a second Pod.
+    /// Counts those of the `nodes` that do not need a first Pod. A Pod that is created on such a node is a second Pod.
     pub(crate) fn count_with_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
         nodes.filter(|node| !self.totals.lists.create.contains(*node)).count()
     }
 
-    /// Whether the set has Pods on a node.
+    /// Whether the DaemonSet has Pods on this node.
     pub(crate) fn has_pods_on(&self, node: &Text) -> bool {
         self.nodes.get(node).is_some_and(|node| !node.pods.is_empty())
     }
 
-    /// Returns the Pods of the set that the selector does not match.
+    /// Returns the DaemonSet's Pods that the selector does not match.
     pub(crate) fn unselected(&self) -> Vec<PodRef> {
         self.unselected.values().cloned().collect()
     }
 
-    /// Returns the Pods of the set that have one of these hashes.
+    /// Returns the Pods with one of these hashes in their labels.
     pub(crate) fn with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<PodRef> {
         if !hashes.iter().any(|hash| self.hashes.has(hash)) {
             return Vec::new();
@@ -269,15 +269,15 @@ impl Roster {
         placed.chain(self.untargeted.values()).filter(|pod| hashes.contains(pod.hash())).cloned().collect()
     }
 
-    /// Returns the number of decided standings since the last call.
+    /// Returns the number of decided contributions since the last call.
     pub(crate) fn take_decided(&mut self) -> u64 {
         std::mem::take(&mut self.decided)
     }
 
-    /// Brings standings and totals up to date with the events, the criteria and the time. The eligibility of nodes must be
-    /// decided before.
+    /// Updates contributions and totals for the events since the last update, the criteria and the time. The eligibility of all
+    /// nodes must be decided before.
     ///
-    /// `hash` is the hash of the current revision; `same_hashes` are other hashes under which the template is stored.
+    /// `hash` is the hash of the current revision; `same_hashes` are the hashes of its duplicates.
     pub(crate) fn update(
         &mut self,
         set: &DaemonSet,
@@ -288,14 +288,14 @@ impl Roster {
     ) {
         self.changed.extend(self.totals.take_expired(now));
         self.judge(criteria(set, hash, same_hashes, self.totals.tally.desired), now, around);
-        // A surge in percent may have become zero, or positive again, with the number of desired nodes.
+        // The number of desired nodes may have changed, and with it whether a `maxSurge` in percent is zero.
         let criteria = criteria(set, hash, same_hashes, self.totals.tally.desired);
         if criteria != self.criteria {
             self.judge(criteria, now, around);
         }
     }
 
-    /// Decides the standing of the changed nodes; with new criteria, the standing of every node.
+    /// Decides the contribution of the changed nodes; with new criteria, of every node.
     fn judge(&mut self, criteria: Criteria, now: Timestamp, around: &dyn Surroundings) {
         if self.criteria != criteria {
             self.criteria = criteria;
@@ -316,11 +316,9 @@ impl Roster {
         }
     }
 
-    /// Returns the counts, and the nodes on which a sync can act. No list is longer than `burst`, or than the limits of the
-    /// update allow.
+    /// Returns the counts, and the nodes on which a sync can act. No list is longer than `burst` or the limits of the update.
     ///
-    /// Nodes that are held back are in no list of creations. Otherwise they would take places in every sync, and the nodes after
-    /// them would get no turn.
+    /// Held-back nodes are in no list of creations. They would take the places of other nodes in every sync.
     pub(crate) fn nodes(
         &self,
         set: &DaemonSet,
@@ -374,7 +372,7 @@ impl Roster {
     }
 }
 
-/// Returns the nodes after the cursor, and then the nodes up to the cursor.
+/// Returns the nodes after the cursor (the node of the last refused request), and then the nodes up to the cursor.
 fn after<'a>(list: &'a BTreeSet<Text>, cursor: &'a Cursor) -> impl Iterator<Item = &'a Text> {
     let refused = cursor.0.as_ref();
     let later = list.range::<Text, _>((refused.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));

@@ -1,9 +1,8 @@
-//! The rosters of all DaemonSets, which events keep up to date.
+//! The rosters (the nodes and Pods) of all DaemonSets, which events keep up to date.
 //!
-//! All DaemonSets share the event handlers and the lock of [`Rosters::change`]. Neither may wait for work whose amount users
-//! decide, because the Pod template of one DaemonSet would delay all others. Nodes are therefore compared with a placement
-//! without any lock ([`Roster::undecided`]), and the lock of a record is held only for work that grows with the number of its
-//! nodes.
+//! All DaemonSets share the event handlers and the lock of [`Rosters::change`]. A long wait in a handler, or for this lock,
+//! delays all of them, and users decide the size of a Pod template. Nodes are therefore compared with a placement without any
+//! lock ([`Roster::undecided`]). Under the lock of a record, the work grows only with the number of its nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,30 +30,31 @@ pub(crate) struct Record {
     pub(crate) failed: FailedPods,
     pub(crate) lost_creates: LostCreates,
     pub(crate) cursors: Cursors,
-    /// The generation of the set to which the cursors belong.
+    /// The `metadata.generation` of the DaemonSet to which the cursors belong.
     pub(crate) generation: i64,
-    /// The first task of the next sync.
+    /// The first task of the next sync: adopting orphans, or managing Pods.
     pub(crate) turn: Turn,
     pub(crate) refused_revisions: Refusals,
     pub(crate) refused_pods: Refusals,
-    /// If the name of the new revision is taken by a revision with the same data: that name, and the hash of the existing
-    /// revision.
+    /// The name of the new revision and the hash of the existing revision with this name and the same data. `None` if the name
+    /// is not taken by such a revision.
     pub(crate) taken: Option<(String, Text)>,
 }
 
-/// The lock of a record. It is taken after the lock of [`Rosters::change`], never before it.
+/// The memory of one DaemonSet behind a lock. A thread that takes both this lock and the lock of [`Rosters::change`] takes the
+/// lock of [`Rosters::change`] first.
 pub(crate) type SharedRecord = Arc<Mutex<Record>>;
 
-/// The records of all DaemonSets that have been synced.
+/// The memory of all DaemonSets that have been synced.
 #[derive(Default)]
 pub(crate) struct Rosters {
-    /// The records with their uids, so that a lookup never waits for the lock of a record.
+    /// The uids are outside the locks of the records, so that a lookup never waits for the lock of a record.
     records: Mutex<HashMap<Key, (Uid, SharedRecord)>>,
-    /// Held for writing while the cache of Pods and the rosters change together.
+    /// Locked for writing while the cache of Pods and the rosters change together, and for reading by syncs.
     change: RwLock<()>,
 }
 
-/// The back-off of failed Pods, as a roster reads it.
+/// The back-off of one DaemonSet's failed Pods at the time of a sync.
 pub(crate) struct Answers<'a> {
     pub(crate) failed: &'a FailedPods,
     pub(crate) bounds: Bounds,
@@ -89,20 +89,20 @@ impl Record {
 }
 
 impl Rosters {
-    /// Runs a change of the Pod cache together with the handlers that pass it on to the rosters.
+    /// Runs `change`, a change of the cache of Pods together with the handlers that update the rosters.
     pub(crate) fn change<R>(&self, change: impl FnOnce() -> R) -> R {
         let _change = self.change.write();
         change()
     }
 
-    /// Keeps the Pod cache and the rosters unchanged until the guard is dropped. The events of all Pods wait meanwhile.
+    /// Keeps the cache of Pods and the rosters unchanged until the guard is dropped. The events of all Pods wait meanwhile.
     ///
-    /// A sync whose own writes are in the cache must find them in the roster as well.
+    /// If the cache shows the writes of this process, the rosters show them as well while the guard lives.
     pub(crate) fn unchanged(&self) -> RwLockReadGuard<'_, ()> {
         self.change.read()
     }
 
-    /// Returns the record of a DaemonSet; a new record if there is none with this uid.
+    /// Returns the record of the DaemonSet. Creates a new record if there is none with this uid.
     pub(crate) fn record(&self, key: &Key, uid: &Uid) -> SharedRecord {
         let mut records = self.records.lock();
         let new = || (uid.clone(), Arc::new(Mutex::new(Record::new(uid))));
@@ -113,12 +113,12 @@ impl Rosters {
         Arc::clone(&known.1)
     }
 
-    /// Calls `work` with the record of a DaemonSet; with a new record if there is none with this uid.
+    /// Calls `work` with the locked record of the DaemonSet. Creates a new record if there is none with this uid.
     pub(crate) fn with<R>(&self, key: &Key, uid: &Uid, work: impl FnOnce(&mut Record) -> R) -> R {
         work(&mut self.record(key, uid).lock())
     }
 
-    /// Removes the record at `key`, unless its uid is `current`, the uid of the existing DaemonSet.
+    /// Removes the record at `key` if it has another uid than `current`, the uid of the existing DaemonSet.
     pub(crate) fn forget(&self, key: &Key, current: Option<&Uid>) {
         let mut records = self.records.lock();
         if records.get(key).is_some_and(|(uid, _)| Some(uid) != current) {
@@ -131,15 +131,15 @@ impl Rosters {
         self.records.lock().iter().map(|(key, (_, record))| (key.clone(), Arc::clone(record))).collect()
     }
 
-    /// Drops the rosters of a namespace that has a Pod that cannot be decoded, and returns the keys of their DaemonSets.
+    /// Drops the rosters of a namespace that has a Pod that cannot be decoded. Returns the keys of their DaemonSets.
     ///
-    /// Changes of nodes do not reach a DaemonSet without a roster, so the caller must enqueue these keys.
+    /// The caller must enqueue these keys, because changes of nodes do not reach a DaemonSet without a roster.
     pub(crate) fn drop_rosters(&self, namespace: &str) -> Vec<Key> {
         let of_namespace = self.all().into_iter().filter(|(key, _)| key.namespace.as_str() == namespace);
         of_namespace.filter(|(_, record)| record.lock().roster.take().is_some()).map(|(key, _)| key).collect()
     }
 
-    /// Passes a change of a Pod on to the roster of its controller.
+    /// Passes a change of a Pod on to the roster of its controller. `old` is `None` for a new Pod, and `new` for a deleted one.
     pub(crate) fn pod_changed(&self, old: Option<&PodRef>, new: Option<&PodRef>) {
         if let Some(pod) = old {
             self.of_controller(pod, |roster| roster.remove(pod));
@@ -161,7 +161,7 @@ impl Rosters {
         }
     }
 
-    /// Passes a change of a node on to every roster.
+    /// Marks the eligibility of a node as undecided in every roster.
     pub(crate) fn node_changed(&self, node: &Text) {
         for (_, record) in self.all() {
             if let Some(roster) = &mut record.lock().roster {
@@ -170,7 +170,7 @@ impl Rosters {
         }
     }
 
-    /// Passes the deletion of a node on to every roster, and ends the back-off of Pods that failed there.
+    /// Passes the deletion of a node on to every roster, and removes the back-off of the Pods that failed there.
     pub(crate) fn node_gone(&self, node: &Text) {
         for (_, record) in self.all() {
             let mut record = record.lock();
@@ -181,20 +181,19 @@ impl Rosters {
         }
     }
 
-    /// Number of records.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.records.lock().len()
     }
 
-    /// Whether no lock is held.
+    /// Whether no thread holds any of the locks.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         let free = self.change.try_write().is_some() && self.records.try_lock().is_some();
         free && self.all().iter().all(|(_, record)| record.try_lock().is_some())
     }
 
-    /// Calls `look` with each roster, and returns the results.
+    /// Calls `look` with each roster, under the lock of its record, and returns the results.
     pub(crate) fn each<R>(&self, look: impl Fn(&Key, &Roster) -> R) -> Vec<R> {
         let all = self.all().into_iter();
         all.filter_map(|(key, record)| record.lock().roster.as_ref().map(|roster| look(&key, roster))).collect()

@@ -16,87 +16,87 @@ use crate::objects::{DaemonSet, DaemonTemplate, PodRef};
 use nodes::Nodes;
 use revisions::Revisions;
 
-/// A set and everything that a decision about it depends on, as the caches showed it at one time.
+/// A DaemonSet and everything that a decision about it depends on, as the caches showed it at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The set that is synced.
+    /// The DaemonSet that is synced.
     pub set: Arc<DaemonSet>,
     /// The parsed `spec.template`.
     pub template: Arc<DaemonTemplate>,
-    /// The set in its role as an owner of Pods and revisions.
+    /// The identity of the DaemonSet for owner references, and whether it is terminating.
     pub owner: Owner,
-    /// The revisions of the set, and the changes that they need.
+    /// The revisions of the DaemonSet, divided by the changes that they need.
     pub revisions: Revisions,
     /// Revisions that the server has refused to change, and the time until the next retry.
     pub refused_revisions: RefusedChanges,
     /// Pods that the server has refused to adopt, release or relabel, and the time until the next retry.
     pub refused_pods: RefusedChanges,
-    /// Orphans that the selector matches.
+    /// Orphans that the selector matches and that are not terminating.
     pub adopt: Vec<PodRef>,
-    /// Whether this sync adopts the orphans.
+    /// Whether this sync adopts the orphans, or leaves them to the next sync.
     pub turn: Turn,
-    /// Pods of the set that the selector no longer matches, to be released.
+    /// Pods to release, because the selector no longer matches them.
     pub release: Vec<PodRef>,
-    /// Pods that have the hash of a duplicate of the current revision, to be relabelled with the hash of the current revision.
+    /// Pods to relabel with the hash of the current revision, because they have the hash of a duplicate of it.
     pub relabel: Vec<PodRef>,
-    /// Pods of the set that lack the label of their hash, by which Pods are watched. The label is restored with an empty value,
-    /// because their revision is unknown.
+    /// Pods without the label `controller-revision-hash`, which the watch of Pods selects. The sync restores the label with an
+    /// empty value, because the revision of these Pods is unknown.
     pub unlabelled: Vec<PodRef>,
-    /// The hashes of earlier revisions that Pods still have.
+    /// The hashes of those earlier revisions that Pods still have. Such revisions are not deleted.
     pub live_hashes: BTreeSet<Text>,
-    /// The counts of the set's nodes, and the nodes on which this sync can act.
+    /// The counts of the nodes, and the nodes on which this sync can act.
     pub nodes: Nodes,
-    /// Nodes for which the answer to a creation was lost, and how long the creation may still take effect.
+    /// Nodes with a lost answer to a creation, each with the time until the creation can no longer take effect.
     pub lost_creates: BTreeMap<Text, Duration>,
-    /// How many of the nodes in `lost_creates` do not need a first Pod, so that the lost creation is a second Pod.
+    /// Number of nodes in `lost_creates` that do not need a first Pod. The lost creation counts there as a second Pod.
     pub unseen_second_pods: usize,
-    /// Nodes for which no Pod is created now, because of a lost answer or because an orphan there is not adopted yet.
+    /// Held-back nodes: they get no Pod now, because an answer was lost or an orphan on the node waits for its adoption.
     pub held_back: BTreeSet<Text>,
-    /// The reason why no Pods are created or deleted now: the caches do not show a write of this process.
+    /// The reason why no Pods are created or deleted now; `None` if the caches show the writes of this process.
     pub blocked: Option<Blocked>,
-    /// Whether the namespace is terminating, so that the server refuses every Pod.
+    /// Whether the namespace is terminating, so that the server refuses every new Pod.
     pub terminating_namespace: bool,
-    /// Feature gates and tunes.
+    /// The feature gates and the `--tune` values that decisions depend on.
     pub limits: Limits,
-    /// The time of the sync, by which availability is judged.
+    /// The time of the sync, at which the availability of Pods is judged.
     pub now: Timestamp,
 }
 
-/// The first task of a sync if there are Pods to adopt.
+/// The first task of a sync if there are orphans to adopt.
 ///
-/// Adoption and management take turns. Otherwise a steady supply of orphans would prevent the management of the set.
+/// Adoption and management take turns. Otherwise a steady supply of orphans would prevent the management of the Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Turn {
-    /// The sync adopts the orphans, and leaves everything else to the next sync.
+    /// The sync adopts the orphans, and leaves creations and deletions to the next sync.
     #[default]
     Adopts,
-    /// The sync manages the Pods of the set, and leaves the orphans to the next sync.
+    /// The sync creates and deletes Pods, and leaves the orphans to the next sync.
     Manages,
 }
 
-/// Objects that the server has refused to change.
+/// The revisions or the Pods that the server has refused to change, while their back-off lasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedChanges {
-    /// Names of the objects.
+    /// The names of the objects, for the explanation.
     pub names: Vec<Text>,
-    /// Time until the first change is retried.
+    /// Time until the first change is retried; `None` without a refused change.
     pub retry: Option<Duration>,
 }
 
-/// The reason why no Pods are created or deleted for the time being.
+/// The reason why no Pods are created or deleted until the caches show a write of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// The write that the caches do not show yet, in words.
+    /// A description of the write that the caches do not show yet.
     pub why: String,
     /// Longest time until the caches are checked again.
     pub at_most: Duration,
 }
 
-/// Feature gates and tunes that decisions depend on.
+/// The feature gates and the `--tune` values that decisions depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Greatest number of Pods that one sync creates, and that it deletes (tune `burst-replicas`).
+    /// Greatest number of Pods that one sync creates, and greatest number that it deletes (tune `burst-replicas`).
     pub burst: usize,
-    /// Whether tolerations may compare numbers (gate `TaintTolerationComparisonOperators`).
+    /// Whether tolerations may compare numbers (feature gate `TaintTolerationComparisonOperators`).
     pub compares_taints: bool,
 }

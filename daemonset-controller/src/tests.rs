@@ -1,5 +1,3 @@
-//! Tests of the controller's memory.
-
 use common::{
     api::Api,
     clock::Clock,
@@ -18,7 +16,7 @@ use crate::objects::Placement;
 
 const NS: &str = "shop";
 
-/// A controller on a sandbox with one node. The further values keep the controller running until they are dropped.
+/// Starts both loops on a sandbox with one node. The returned values run until they are dropped.
 async fn controller(sandbox: &Sandbox, clock: &Clock) -> (Arc<DaemonSetController>, Vec<Box<dyn std::any::Any>>) {
     controller_with(Settings::new(), sandbox, clock).await
 }
@@ -70,7 +68,7 @@ async fn entries_of_deleted_sets_are_removed() {
     let (controller, _at_work) = controller(&sandbox, &clock).await;
     let pause = |milliseconds| clock.sleep(Duration::from_millis(milliseconds));
     pause(1000).await;
-    // With this latency, sets are deleted at all stages of their syncs.
+    // With this latency, DaemonSets are deleted at all stages of their syncs.
     for resource in ["pods", "controllerrevisions", "daemonsets/status"] {
         sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).resource(resource));
     }
@@ -127,7 +125,7 @@ async fn entries_of_deleted_nodes_are_removed() {
     });
 }
 
-// The sandbox refuses these operators in a DaemonSet, as an API server does without the gate, so the placement is made here.
+// The sandbox refuses these operators in a DaemonSet, as an API server does without the gate, so the test makes the placement.
 /// DAEMONSET-86.
 #[tokio::test(start_paused = true)]
 async fn tolerations_compare_numbers_only_with_the_gate() {

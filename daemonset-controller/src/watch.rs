@@ -1,4 +1,4 @@
-//! The handlers that turn events of watches into keys of sets.
+//! The handlers that turn events of watches into keys of DaemonSets.
 
 use std::sync::Arc;
 
@@ -21,8 +21,9 @@ use crate::{
     rosters::Rosters,
 };
 
-/// Enqueues the sets that an event concerns, and passes events on to the rosters. Upstream: `pkg/controller/daemon`, `addPod`,
-/// `updatePod`, `deletePod`, `addHistory`, `updateHistory`, `deleteHistory`, `addNode`, `updateNode`.
+/// The event handlers: they enqueue the DaemonSets that an event concerns, and update the rosters (nodes and Pods of a
+/// DaemonSet). Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`, `addHistory`, `updateHistory`,
+/// `deleteHistory`, `addNode`, `updateNode`.
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) node_updates: Queue<Key>,
@@ -34,13 +35,13 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Enqueues the set at every event.
+    /// Enqueues the DaemonSet at every event. If the cache no longer has it, also removes its memory.
     pub(crate) fn on_set(&self, event: &Event<DaemonSet>, origin: Origin) {
         self.forget_if_gone(&event.meta().key(), &event.meta().uid);
         self.queue.add(event.meta().key(), priority(origin));
     }
 
-    /// Removes the entries of a set that the cache no longer has. A sync or observation in flight calls this again when it ends.
+    /// Removes the memory of a DaemonSet if the cache no longer has it. A sync in flight repeats the removal at its end.
     pub(crate) fn forget_if_gone(&self, key: &Key, uid: &Uid) {
         let current = self.sets.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
         if current.as_ref() == Some(uid) {
@@ -52,11 +53,11 @@ impl Watch {
         self.rosters.forget(key, current.as_ref());
     }
 
-    /// Enqueues a node that was added or deleted, or whose labels or taints have changed, and marks it as undecided in all
-    /// rosters. Other changes of nodes, above all heartbeats, are ignored.
+    /// Enqueues a node that was added or deleted, or with changed labels or taints, and marks its eligibility as undecided in
+    /// all rosters. Other changes of nodes, above all heartbeats, are ignored.
     ///
-    /// The first list of nodes enqueues nothing: the first list of sets enqueues every set, and no sync starts before both lists
-    /// are complete.
+    /// The first list of nodes enqueues nothing. The first list of DaemonSets enqueues every DaemonSet, and no sync starts
+    /// before both lists are complete.
     pub(crate) fn on_node(&self, event: &Event<Node>, origin: Origin) {
         if let Event::Updated { old, new } = event
             && old.admits_the_same_as(new)
@@ -73,9 +74,9 @@ impl Watch {
         }
     }
 
-    /// Enqueues the set that controls the Pod or controlled it before; for an orphan, every set that may adopt it.
+    /// Enqueues the present and the former controller of the Pod; for an orphan, every DaemonSet that may adopt it.
     ///
-    /// As with nodes, the first list of Pods enqueues nothing.
+    /// The first list of Pods enqueues nothing, because the first list of DaemonSets enqueues every DaemonSet.
     pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         match event {
             Event::Added(pod) => self.rosters.pod_changed(None, Some(pod)),
@@ -93,8 +94,8 @@ impl Watch {
         self.on_child(event);
     }
 
-    /// Enqueues the set of a revision, as for Pods. A revision that its set has created enqueues the set only if the set waits to
-    /// see it.
+    /// Enqueues the DaemonSet of a revision, as for Pods. A created revision that has a controller enqueues it only if the next
+    /// sync waits to see a revision that this process wrote.
     pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, origin: Origin) {
         let is_expected = |owner: &OwnerRef| self.ledger.awaits_write(&owner.uid, CONTROLLER_REVISIONS);
         let is_unexpected = match event {

@@ -1,4 +1,4 @@
-//! Builders for tests: a set, its nodes, Pods and revisions, and the snapshot of a sync.
+//! Builders for tests: a DaemonSet, its nodes, Pods and revisions, and the snapshot of a sync.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// The time of every sync in tests.
+/// The time of every sync in tests, unless a test sets another time.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
@@ -45,13 +45,13 @@ pub(crate) fn read<T: Object>(value: &Value) -> Arc<T> {
     Arc::new(object)
 }
 
-/// The Pod template with image `img:<version>`.
+/// A Pod template with the image `img:<version>`.
 pub(crate) fn template(version: &str) -> Value {
     json!({"metadata": {"labels": {"app": "agent"}},
         "spec": {"containers": [{"name": "c", "image": format!("img:{version}")}]}})
 }
 
-/// The cached objects under construction. The hash of a revision is the version of its template: `a`, `b`, ...
+/// The cached objects from which a test makes a snapshot. The hash of a revision is the version of its template: `a`, `b`, ...
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) set: Value,
@@ -67,7 +67,7 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
 }
 
-/// A set named `agent` whose template `a` is stored, and nodes `n0`, `n1`, ... without Pods.
+/// A DaemonSet `agent` with a stored revision of template `a`, and nodes `n0`, `n1`, ... without Pods.
 pub(crate) fn empty(nodes: usize) -> World {
     let set = json!({
         "metadata": {"name": "agent", "namespace": "shop", "uid": "SET", "generation": 3, "resourceVersion": "5"},
@@ -91,16 +91,15 @@ pub(crate) fn empty(nodes: usize) -> World {
     (0..nodes).fold(world.revision("a", 1), |world, n| world.node(json!({"metadata": {"name": format!("n{n}")}})))
 }
 
-/// A set named `agent` with an available Pod of template `a` on each node.
+/// A DaemonSet `agent` with an available Pod of template `a` on each of the nodes `n0`, `n1`, ...
 pub(crate) fn world(nodes: usize) -> World {
     (0..nodes).fold(empty(nodes), |world, n| world.pod(n, pod()))
 }
 
-/// A Pod under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBuilder(pub(crate) Value);
 
-/// A Pod of template `a`, bound and ready for an hour.
+/// A running Pod of template `a` that has been ready for an hour. It has no node and no name yet.
 pub(crate) fn pod() -> PodBuilder {
     let owner =
         json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "SET", "controller": true});
@@ -150,11 +149,11 @@ impl PodBuilder {
     pub(crate) fn label(self, key: &str, value: &str) -> Self {
         self.with(&format!("/metadata/labels/{key}"), json!(value))
     }
-    /// In phase `Pending` and not bound.
+    /// Sets the phase `Pending`, and removes the binding to a node.
     pub(crate) fn pending(self) -> Self {
         self.with("/unbound", json!(true)).phase("Pending")
     }
-    /// The finished JSON of the Pod, named `name` and pinned to `node`.
+    /// Returns the JSON of the Pod with this name, pinned to `node`. A Pod that is not pending is also bound to `node`.
     pub(crate) fn named(mut self, name: &str, node: &str) -> Value {
         self.0["metadata"]["name"] = json!(name);
         self.0["metadata"]["uid"] = json!(format!("POD-{name}"));
@@ -169,7 +168,7 @@ impl PodBuilder {
     }
 }
 
-/// The nodes of a [`World`] as a roster reads them.
+/// The nodes and the back-off of a [`World`], as the update of a roster reads them.
 pub(crate) struct Around<'a> {
     world: &'a World,
     nodes: BTreeMap<String, Arc<Node>>,
@@ -184,7 +183,7 @@ impl Around<'_> {
         })
     }
 
-    /// Brings a roster up to date, the eligibility of its nodes included.
+    /// Updates a roster after deciding the eligibility of its undecided nodes.
     pub(crate) fn update(&self, roster: &mut Roster, set: &DaemonSet, hash: &str, now: Timestamp) {
         for (node, change) in roster.undecided.first(usize::MAX) {
             let eligibility = self.eligibility(&node);
@@ -214,7 +213,7 @@ impl World {
         self.nodes.retain(|known| known["metadata"]["name"] != name);
         self
     }
-    /// Gives node `n<n>` a taint.
+    /// Gives node `n<n>` a taint with the key `k`.
     pub(crate) fn taint(self, n: usize, effect: &str) -> Self {
         let name = format!("n{n}");
         self.node(json!({"metadata": {"name": name}, "spec": {"taints": [{"key": "k", "effect": effect}]}}))
@@ -235,12 +234,12 @@ impl World {
         self.set["metadata"]["annotations"] = json!({"deprecated.daemonset.template.generation": generation});
         self
     }
-    /// The user has changed the template, and the new revision is already stored.
+    /// Sets the template to this version, and stores its revision with the next number.
     pub(crate) fn rollout_to(self, version: &str) -> Self {
         let number = self.revisions.len() as i64 + 1;
         self.spec("template", template(version)).revision(version, number)
     }
-    /// A stored revision whose hash is the version of its template.
+    /// Adds a stored revision of this version of the template. The version is also its hash.
     pub(crate) fn revision(self, version: &str, number: i64) -> Self {
         self.revision_of(version, number, &template(version))
     }
@@ -254,7 +253,7 @@ impl World {
         self.revisions.push(json!({"metadata": meta, "revision": number, "data": data}));
         self
     }
-    /// Sets the Pod `p<n>` of node `n<n>`, and replaces an earlier one.
+    /// Sets the Pod `p<n>` of node `n<n>`.
     pub(crate) fn pod(mut self, n: usize, pod: PodBuilder) -> Self {
         let name = format!("p{n}");
         self.pods.retain(|known| known["metadata"]["name"] != name);
@@ -274,12 +273,12 @@ impl World {
         self.set["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
         self
     }
-    /// The answer to the creation of a Pod for node `n<n>` was lost.
+    /// Makes the answer to the creation of a Pod for node `n<n>` lost, with 60 seconds left.
     pub(crate) fn lost_create(mut self, n: usize) -> Self {
         self.lost_creates.insert(Text::new(&format!("n{n}")), Duration::from_secs(60));
         self
     }
-    /// The next sync manages Pods, and leaves orphans to the sync after it.
+    /// Lets the next sync manage Pods and leave orphans to the sync after it.
     pub(crate) fn manages(mut self) -> Self {
         self.turn = Turn::Manages;
         self
@@ -295,7 +294,7 @@ impl World {
         Around { world: self, nodes, template: Arc::new(DaemonTemplate::new(&set.template).unwrap()) }
     }
 
-    /// A roster of the Pods and nodes, brought up to date for this hash of the current revision.
+    /// Builds a roster of the Pods and nodes. `hash` is the hash of the current revision.
     pub(crate) fn roster(&self, hash: &str) -> Roster {
         let (set, around) = (read::<DaemonSet>(&self.set), self.around());
         let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
@@ -347,13 +346,13 @@ impl World {
         crate::decide::decide(&self.snapshot())
     }
 
-    /// The requests of a sync, as an explanation lists them.
+    /// Returns the requests of a sync in the words of `/debug/explain`.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
         Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().actions
     }
 
-    /// The work on Pods, abbreviated: `+n1` creates a Pod for node `n1`, `-p1` deletes Pod `p1`.
+    /// Returns the creations and deletions of the plan: `+n1` creates a Pod for node `n1`, `-p1` deletes Pod `p1`.
     pub(crate) fn work(&self) -> Vec<String> {
         let plan = self.plan();
         let creates = plan.creates.iter().map(|creation| format!("+{}", creation.node));

@@ -44,9 +44,9 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 /// Greatest memory of one decision and its explanation, in bytes.
 const DECISION: usize = 8 << 20;
-/// Greatest memory of a sync after one change in a DaemonSet of many nodes, including the API server's work for it, in bytes.
+/// Greatest memory of a sync after one change in a DaemonSet of 503 nodes, including the API server's work for it, in bytes.
 const CHANGE: usize = 8 << 20;
-/// Greatest memory of the API server with some sets, its nodes and the controller together, in bytes.
+/// Greatest memory of the sandbox with all DaemonSets and nodes and of the controller together, in bytes.
 const CLUSTER: usize = 512 << 20;
 
 /// Serializes the tests, because the memory limit applies to the whole process.
@@ -62,7 +62,7 @@ fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
     Some(Arc::new(object))
 }
 
-/// A Pod of one of two revisions in one of several states.
+/// Returns a Pod of one of two revisions. The bits of `kind` choose the revision, the phase, readiness, binding and deletion.
 fn pod(n: usize, kind: u8) -> Arc<CachedPod> {
     let hash = if kind & 1 == 0 { "old" } else { "new" };
     let phase = ["Running", "Failed", "Succeeded", "Pending"][usize::from(kind >> 1 & 3)];
@@ -77,7 +77,7 @@ fn pod(n: usize, kind: u8) -> Arc<CachedPod> {
     read(&pod).unwrap()
 }
 
-/// A set with extreme numbers, some of which a server refuses.
+/// A DaemonSet with extreme numbers. The decoder refuses some of them.
 fn any_set() -> impl Strategy<Value = Value> {
     let number = || prop::sample::select(vec![0, 1, 3, i64::from(i32::MAX) - 1, i64::from(i32::MAX), -1, i64::MAX]);
     let limit = || {
@@ -107,7 +107,7 @@ fn any_set() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The nodes of a snapshot with these Pods, as a roster would list them.
+/// Returns the nodes of a snapshot: each element of `pods` is a node with its Pods, and the lists contain all nodes.
 fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Nodes {
     let desired = pods.iter().filter(|(eligibility, _)| eligibility.should_run()).count();
     let criteria = criteria(set, "new", &BTreeSet::new(), i32::try_from(desired).unwrap());
@@ -164,7 +164,7 @@ fn eligibilities() -> impl Strategy<Value = Eligibility> {
     prop::sample::select(vec![Runs, Runs, Runs, Stays, Leaves, Vanished])
 }
 
-/// Greatest memory of a cached revision, in bytes, regardless of its data.
+/// Greatest memory of a cached revision with one MiB of data, in bytes.
 const REVISION: usize = 8 << 10;
 
 #[test]
@@ -254,7 +254,7 @@ proptest! {
             prop_assert!(!deletion.pod.meta().is_deleting());
             prop_assert!(plan.deletes[..at].iter().all(|other| other.pod.meta().uid != deletion.pod.meta().uid));
         }
-        // The number of desired nodes that lose an available Pod is within the limit.
+        // The number of desired nodes that lose an available Pod is within the limit of the rolling update.
         if let Ok(limits) = Update::new(&set, snapshot.nodes.tally.desired) {
             let lost = plan.deletes.iter().filter(|deletion| {
                 let (eligibility, pods) = node(&deletion.node);
@@ -267,13 +267,13 @@ proptest! {
                     && !pods.iter().any(|pod| stays(&pod))
                     && pods.iter().filter(|pod| !pod.is_leaving() && !pod.meta().is_deleting()).count() == 1
             });
-            // With surge the new Pod is created first, so no desired node loses an available Pod.
+            // With surge, the new Pod is created first, so no desired node loses an available Pod.
             let room = match criteria.replacement {
                 Replacement::DeleteFirst => limits.candidates(&snapshot.nodes.tally, criteria.replacement),
                 Replacement::CreateFirst | Replacement::OnDelete => 0,
             };
             prop_assert!(lost.count() <= room);
-            // Lost creations beside an outdated Pod count as surge.
+            // A lost creation on a node with an available Pod counts against `maxSurge`.
             let surge = plan.creates.iter().filter(|creation| creation.lack == Lack::Outdated).count();
             let has_available_pod = |name: &&Text| {
                 node(name).1.iter().any(|pod| !pod.phase.is_terminal() && !pod.meta().is_deleting() && criteria.is_available(pod, now()))
@@ -325,7 +325,7 @@ fn hostile_sets_do_not_delay_other_sets() {
     limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
-/// Measures the time until twenty sets are ready, with and without hostile sets beside them.
+/// Asserts that hostile DaemonSets delay the readiness of twenty other DaemonSets by at most one second.
 async fn neighbours() {
     let mut taken = Vec::new();
     for hostile in [false, true] {

@@ -1,7 +1,7 @@
-//! Sends the requests of a plan: its steps in order.
+//! Sends the requests of a plan, step by step.
 //!
-//! The plan states what a failed step means for the steps after it. A conflict with another writer ends the sync, because the
-//! decision no longer fits.
+//! Each step states the consequence of its failure for the later steps. A conflict with another writer ends the sync, because
+//! the decision no longer fits the objects.
 
 mod create;
 mod rollback;
@@ -29,7 +29,7 @@ use crate::{
 /// A change of the controller's memory, or a line for its log.
 #[derive(Debug)]
 pub enum Note {
-    /// A ReplicaSet was read live at this version: the next sync waits until the cache shows that version.
+    /// A ReplicaSet was read from the API server at this version: the next sync waits until the cache shows that version.
     Read(Version),
     /// The server has been searched for ReplicaSets of earlier leaders that the cache does not show.
     LookedForSets,
@@ -48,21 +48,21 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// How a step ended without an error.
+/// Result of a step that ended without an error.
 enum Taken {
     /// The step did what the plan says.
     Done,
-    /// Nothing was left to do, so that no Event is recorded.
+    /// Nothing was left to do; no Event is recorded.
     Unneeded,
 }
 
 /// Why a step did not end as planned.
 enum Stop {
-    /// The step failed; its `OnFailure` states what that means for the steps after it.
+    /// The step failed; its `OnFailure` states the consequence for the later steps.
     Failed(Failed),
-    /// The new ReplicaSet was not created. These steps replace the remaining steps of the plan.
+    /// The new ReplicaSet was not created. The steps in this variant replace the remaining steps of the plan.
     NotCreated(Failed, Vec<Step>),
-    /// The sync ends here without an error, because the decision no longer fits.
+    /// The sync ends after this step without an error, because the decision no longer fits the objects.
     End(Requeue),
 }
 
@@ -72,7 +72,7 @@ impl From<Failed> for Stop {
     }
 }
 
-/// Sends the requests of a plan and returns when the key comes back.
+/// Sends the requests of a plan, and returns when to sync the Deployment again.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let mut rollout = Rollout {
         snapshot,
@@ -153,11 +153,11 @@ struct Rollout<'a> {
     judged: HashMap<&'a str, &'a Meta>,
     /// The ReplicaSet that this sync has created; empty before the creation.
     created: Fields,
-    /// Whether the Deployment, read live, may adopt; `None` until it has been read.
+    /// Whether the Deployment, as read from the API server, may adopt; `None` before that read.
     may_adopt: Option<Result<(), String>>,
-    /// When the key comes back; `None` leaves that to the plan.
+    /// When to sync the Deployment again; `None` stands for the time in the plan.
     requeue: Option<Requeue>,
-    /// Whether this sync has recorded an Event for a denied claim; there is at most one for each sync.
+    /// Whether this sync has recorded its only Event about denied adoptions and releases.
     reported_denial: bool,
 }
 
@@ -185,7 +185,7 @@ impl<'a> Rollout<'a> {
                 match self.patch_set(step, &set.name, &set.uid, body).await {
                     Ok(_) => {}
                     Err(refusal) if refusal.error.is_not_found() => {
-                        // An orphan has no owner that its deletion event could enqueue, so this sync requeues the key itself.
+                        // The deletion event of an orphan enqueues no owner, so this sync requeues its own key.
                         self.requeue = Some(Requeue::RateLimited);
                         return Ok(Taken::Unneeded);
                     }
@@ -202,8 +202,8 @@ impl<'a> Rollout<'a> {
                         if !refusal.error.is_invalid() {
                             return Err(stop);
                         }
-                        // Another object has this name, or validation refuses the patch. The ReplicaSet is kept, and the next
-                        // sync counts it.
+                        // The name belongs to another object now, or validation refuses the patch. The ReplicaSet is kept, and
+                        // the next sync counts it.
                         io.note(Note::ReleaseRefused(set.uid.clone(), refusal.error.to_string()));
                         return Err(Stop::End(Requeue::After(Duration::ZERO)));
                     }
@@ -215,7 +215,7 @@ impl<'a> Rollout<'a> {
                 answer.map_err(|refusal| self.refused(step, &refusal))?;
             }
             Action::DeleteReplicaSet(SetRef { name, uid }) => {
-                // The deletion names the version in the snapshot, so that a ReplicaSet with new Pods stays.
+                // The version in the snapshot is a precondition, so that a ReplicaSet with new Pods stays.
                 let request = Request::delete(REPLICA_SETS, &self.judged(name, uid));
                 match self.send(step, request).await {
                     Ok(_) => {}
@@ -238,7 +238,7 @@ impl<'a> Rollout<'a> {
         Ok(Taken::Done)
     }
 
-    /// Reads the Deployment live before the first adoption: it may adopt only if its UID is the same and it is not being deleted.
+    /// Reads the Deployment from the API server before the first adoption. Fails if its UID differs or it is being deleted.
     async fn recheck(&mut self) -> Result<(), Failed> {
         if self.may_adopt.is_none() {
             let uid = &self.meta().uid;
@@ -301,7 +301,7 @@ impl<'a> Rollout<'a> {
         self.send(step, request.role(Role::Child)).await
     }
 
-    /// Records an Event for a denied claim, because no other Event would explain why the Deployment makes no progress.
+    /// Returns the failure of a refused adoption or release. An Event reports the first one that the server denies in a sync.
     fn claim_refused(&mut self, step: &Step, refusal: &Refusal) -> Stop {
         let failed = self.failed(step, refusal);
         if is_denied(refusal) && !std::mem::replace(&mut self.reported_denial, true) {
@@ -350,7 +350,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// Returns whether a permission is missing, or a policy or a webhook forbids the request.
+/// Returns whether this process lacks a permission, or a policy or a webhook forbids the request.
 fn is_denied(refusal: &Refusal) -> bool {
     refusal.class == Class::Refused && refusal.error.is_denied()
 }
@@ -376,7 +376,7 @@ fn set_patch(change: &SetChange) -> Value {
     patch
 }
 
-/// Builds the patch of the status and the revision annotation. The status subresource stores both without raising the generation.
+/// Builds the patch of status and revision annotation. The status subresource stores both without raising the generation.
 fn status_patch(status: &DeploymentStatus, revision: Option<&str>) -> Value {
     let mut patch = json!({"status": status});
     patch["status"]["conditions"] = json!(Replacing(&status.conditions));
@@ -397,7 +397,7 @@ mod tests {
         static VISITS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts how often a ReplicaSet is compared with a request.
+    /// Counts one visit of a ReplicaSet by `by_name`.
     pub(super) fn count_visit() {
         VISITS.set(VISITS.get() + 1);
     }

@@ -1,7 +1,7 @@
 //! Turns a snapshot into a plan. Pure code, with one file for each concern.
 //!
 //! Steps are planned on a [`draft::Draft`], a working copy that shows each ReplicaSet as it will be after all planned steps.
-//! Later decisions of a sync therefore depend on the planned writes, and never on whether the cache shows them already.
+//! Later decisions of a sync therefore depend on the planned writes, and not on whether the cache already shows these writes.
 
 pub mod cleanup;
 pub mod conditions;
@@ -51,7 +51,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
 fn plan_steps(draft: &mut Draft<'_>) {
     claim(draft);
     if !draft.snapshot.claims.adopt.is_empty() {
-        // Adopted ReplicaSets are processed by the next sync, after the cache shows the adoption.
+        // The next sync processes the adopted ReplicaSets, after the cache shows the adoption.
         return draft.look_again(Requeue::After(Duration::ZERO));
     }
     if draft.snapshot.owner.deleting {

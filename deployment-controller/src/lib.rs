@@ -43,7 +43,7 @@
 //!   ReplicaSet: a permission is missing, or a policy or a webhook forbids the request.
 //! - If something changes the template of every ReplicaSet at creation, the controller stops after a few attempts. No key is ever
 //!   dropped from the queue.
-//! - An object that API validation would have refused is left alone, and its sync fails with an error.
+//! - An object that API validation refuses, from a server without validation, is left alone, and its sync fails with an error.
 
 pub mod decide;
 pub mod limits;
@@ -91,8 +91,8 @@ pub const TERMINATING_REPLICAS: FeatureGate =
 /// The feature gates that `--feature-gates` accepts for this crate.
 pub const GATES: &[FeatureGate] = &[TERMINATING_REPLICAS];
 
-/// Debounce of a ReplicaSet's status, for every 100 Pods of the ReplicaSet up to 1,000; 20 ms by default. Upstream has no debounce
-/// and is slower instead.
+/// Delay from a change of a ReplicaSet's status to the sync, for every 100 Pods of the ReplicaSet up to 1,000; 20 ms by
+/// default. Upstream has no such delay and is slower instead.
 pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
     "deployment-sync-batch-period",
     Duration::from_millis(20),
@@ -231,7 +231,7 @@ impl Controller for DeploymentController {
         }
     }
 
-    /// Drops the memory of a Deployment whose deletion event came before the answer to its last write was recorded.
+    /// Forgets a Deployment once more if its deletion event came before the answer to the last write of this sync.
     fn after_sync(&self, snapshot: &Snapshot) {
         let deployment = &snapshot.deployment.metadata;
         if !self.deployments.store().shows(deployment) {

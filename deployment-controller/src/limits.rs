@@ -52,12 +52,12 @@ impl Limits {
         Ok(Self { replicas, surge: surge.into(), unavailable: i64::from(unavailable).min(replicas) })
     }
 
-    /// The maximum number of Pods in all ReplicaSets together.
+    /// Returns the maximum number of Pods in all ReplicaSets together.
     pub fn most(&self) -> i64 {
         self.replicas + self.surge
     }
 
-    /// The minimum number of available Pods.
+    /// Returns the minimum number of available Pods in all ReplicaSets together.
     pub fn min_available(&self) -> i64 {
         self.replicas - self.unavailable
     }
@@ -70,7 +70,7 @@ impl Limits {
     }
 }
 
-/// Checks that `value`, as a share of 100, is in `0..=most`.
+/// Checks that `value`, a number or a percentage of 100, is in `0..=most`.
 fn in_range(field: &'static str, value: Option<&IntOrString>, most: i32) -> Result<(), LimitsError> {
     let Some(value) = value else { return Ok(()) };
     if (0..=most).contains(&value.resolve(100, Round::Down)?) {

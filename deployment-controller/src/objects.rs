@@ -20,10 +20,10 @@ use common::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// `apps/v1` Deployments.
+/// API group, version, plural and kind of Deployments.
 pub const DEPLOYMENTS: Resource =
     Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
-/// `apps/v1` ReplicaSets.
+/// API group, version, plural and kind of ReplicaSets.
 pub const REPLICA_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
@@ -149,14 +149,14 @@ pub struct Strategy {
     pub rolling_update: RollingUpdate,
 }
 
-/// The strategy for replacing old Pods.
+/// The strategy by which new Pods replace old ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StrategyType {
     /// Replaces Pods step by step, within maxSurge and maxUnavailable.
     RollingUpdate,
     /// Ends all old Pods before the first new one is created.
     Recreate,
-    /// A value unknown to Kubernetes 1.36.
+    /// An empty text, or a strategy unknown to Kubernetes 1.36.
     Other(Text),
 }
 
@@ -187,7 +187,7 @@ pub struct RollingUpdate {
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// `status` of a Deployment. Every field is serialised, so that a patch also clears values.
+/// `status` of a Deployment. Absent values are written as null, except `collisionCount`, so that a patch clears old values.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
@@ -310,7 +310,7 @@ impl TemplateDigest {
         self.problem.is_none() && self.digest == template.digest()
     }
 
-    /// Returns what makes the template malformed; `None` if it is well formed.
+    /// Returns the error of a malformed template; `None` for a well-formed one.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -323,13 +323,13 @@ pub struct ReplicaSetStatus {
     /// `metadata.generation` of the spec that this status describes.
     #[serde(deserialize_with = "null_as_default")]
     pub observed_generation: i64,
-    /// Number of its Pods that have not finished and are not terminating.
+    /// Number of Pods that have not finished and are not terminating.
     #[serde(deserialize_with = "null_as_default")]
     pub replicas: i32,
-    /// Number of ready Pods.
+    /// Number of Pods with the condition `Ready`.
     #[serde(deserialize_with = "null_as_default")]
     pub ready_replicas: i32,
-    /// Number of available Pods.
+    /// Number of Pods that have been ready for `minReadySeconds`.
     #[serde(deserialize_with = "null_as_default")]
     pub available_replicas: i32,
     /// Number of terminating Pods; `None` if the server or the controller does not report them.

@@ -25,10 +25,10 @@ use crate::{
 
 /// How long to keep a ReplicaSet whose release was refused before the next attempt, unless the ReplicaSet changes earlier.
 const REFUSED: Duration = Duration::from_mins(5);
-/// Allowance for different clocks: a Deployment created later than this after the start of this leader's term had no earlier
-/// leader.
+/// Allowance for clock skew: a Deployment that was created more than this time after the start of this leader's term had no
+/// earlier leader.
 const CLOCK_SKEW: Duration = Duration::from_secs(10);
-/// How long a Deployment waits at most for the first list of its Pods. Normally that list enqueues the Deployment.
+/// Longest wait for the first list of a Deployment's Pods. Normally the end of that list enqueues the Deployment earlier.
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {
@@ -85,8 +85,8 @@ impl DeploymentController {
 }
 
 impl DeploymentController {
-    /// Moves ReplicaSets whose release was refused at their current version back to the kept ones. Returns the time until the
-    /// next attempt.
+    /// Moves ReplicaSets from `release` back to `keep` if the server refused the release of their current version. Returns the
+    /// time until the next attempt.
     fn keep_refused(&self, claims: &mut Claims<Arc<ReplicaSet>>, now: Timestamp) -> Option<Duration> {
         let refused = self.watch.refused.lock();
         let left = |set: &Arc<ReplicaSet>| {

@@ -39,14 +39,14 @@ impl Event {
     }
 }
 
-/// A change of an existing ReplicaSet; fields that are absent here stay as they are.
+/// A change of an existing ReplicaSet; absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetChange {
     /// `spec.replicas` before and after the change; `None` if the size stays.
     pub size: Option<(i64, i64)>,
     /// Annotations to add or to overwrite.
     pub annotations: BTreeMap<String, String>,
-    /// The new `spec.minReadySeconds`; `None` if that stays.
+    /// The new `spec.minReadySeconds`; `None` if the value stays.
     pub min_ready_seconds: Option<i32>,
 }
 
@@ -69,7 +69,7 @@ impl SetRef {
 /// One request to the API server; [`Action::Tell`] sends none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Makes the Deployment the controller of an orphan. Before the first adoption of a sync, the Deployment is read live.
+    /// Makes the Deployment the controller of an orphan. The first adoption of a sync reads the Deployment from the API server.
     Adopt(SetRef),
     /// Removes the owner reference to the Deployment from a ReplicaSet.
     Release(SetRef),
@@ -84,7 +84,7 @@ pub enum Action {
     ChangeReplicaSet {
         /// `metadata.name` of the ReplicaSet.
         set: Arc<str>,
-        /// The fields to patch.
+        /// The fields to patch, with their new values.
         change: SetChange,
     },
     /// Deletes an old ReplicaSet beyond `spec.revisionHistoryLimit`.
@@ -169,9 +169,9 @@ impl Step {
 }
 
 impl Action {
-    /// Returns the reason of the Event that reports a change that the server denies. `None` for a status, which is written again
-    /// anyway, for a creation, which has an Event of its own, and for claims, because one Event reports all denied claims of a
-    /// sync.
+    /// Returns the reason of the Event about an action that the server denies. `None` for a status, which is written again
+    /// anyway, for a creation, which has its own Event, and for adoptions and releases, because one Event reports all denied
+    /// ones of a sync.
     pub fn denied_as(&self) -> Option<&'static str> {
         match self {
             Self::DeleteReplicaSet(_) => Some("FailedDelete"),

@@ -13,12 +13,12 @@ use crate::{
     objects::{Deployment, ReplicaSet},
 };
 
-/// How `status.terminatingReplicas` is written, depending on the feature gate here and at the server.
+/// How `status.terminatingReplicas` is written, depending on the feature gates of this process and of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminatingReplicas {
-    /// The field is written like any other.
+    /// The field is written like any other field.
     Reported,
-    /// The server dropped the field before: it is written with other changes, but a change of this field alone causes no write.
+    /// The server dropped the field before. The field is written with other changes, but its change alone causes no write.
     Dropped,
     /// The field is written as null, because the feature gate of this process is off.
     Absent,

@@ -1,4 +1,4 @@
-//! Handlers that map events to the keys of Deployments.
+//! Handlers that map events of the caches to the keys of Deployments.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use parking_lot::Mutex;
 
 use crate::objects::{Deployment, Pod, ReplicaSet};
 
-/// Handlers of Deployments and ReplicaSets. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`,
-/// ...
+/// Handlers of the events of Deployments and ReplicaSets. Upstream: `pkg/controller/deployment`, `addDeployment`,
+/// `addReplicaSet`, ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
-    /// Debounce of the status of a ReplicaSet, for every 100 Pods, see [`debounce`].
+    /// Delay from a change of a ReplicaSet's status to the sync, for every 100 Pods; see [`debounce`].
     pub(crate) batch: Duration,
     /// Deployments for which this process has listed the ReplicaSets that earlier leaders may have created.
     pub(crate) explored: Mutex<HashSet<Uid>>,
@@ -44,14 +44,14 @@ impl Watch {
     /// Enqueues the Deployment of every event.
     pub(crate) fn on_deployment(&self, event: &Event<Deployment>, origin: Origin) {
         if let Event::Deleted(deployment) = event {
-            // The memory must not apply to a later Deployment of the same name.
+            // What is known of this Deployment must not apply to a later Deployment of the same name.
             self.forget(&deployment.metadata.uid);
             self.queue.forget(&deployment.metadata.key());
         }
         self.queue.add(event.meta().key(), priority(origin));
     }
 
-    /// Drops the memory of a deleted Deployment.
+    /// Drops what is remembered about a deleted Deployment: its written versions, and that its ReplicaSets were listed.
     pub(crate) fn forget(&self, deployment: &Uid) {
         self.explored.lock().remove(deployment);
         self.ledger.forget(deployment);
@@ -140,7 +140,7 @@ impl PodWatches {
         let (key, owner) = (deployment.metadata.key(), &deployment.metadata.uid);
         let mut selector = deployment.spec.selector.compiled.to_string();
         if sets.iter().any(|set| *set.spec.selector != *selector) {
-            // The Pods of an adopted ReplicaSet need not match the selector of the Deployment: read all Pods of the namespace.
+            // The Pods of an adopted ReplicaSet may not match the selector of the Deployment: read all Pods of the namespace.
             selector.clear();
         }
         let mut watches = self.watches.lock();
@@ -171,8 +171,8 @@ impl PodWatches {
     }
 }
 
-/// Returns whether the event ends an unfinished Pod. Upstream enqueues the Deployment only when no Pod at all remains. Pods that
-/// finished long ago count there, so upstream misses the end of the last old Pod.
+/// Returns whether the event may be the end of an unfinished Pod. Upstream enqueues the Deployment only when no Pod remains,
+/// and misses the end of the last old Pod if finished Pods remain.
 fn ends(event: &Event<Pod>) -> bool {
     match event {
         Event::Deleted(_) | Event::Unreadable(_) => true,

@@ -130,7 +130,7 @@ impl World {
         self
     }
 
-    /// Replaces the condition of a type by one that begins now.
+    /// Sets the condition of type `kind`, with `reason` as its message and with the current time.
     pub(crate) fn condition(mut self, kind: &str, reason: &str) -> Self {
         let mut status: DeploymentStatus = serde_json::from_value(self.status.clone()).unwrap();
         let condition = Condition { kind: kind.into(), ..conditions::progressing(reason, reason, self.now) };

@@ -53,7 +53,7 @@ fn read<T: Object>(value: &Value) -> Option<T> {
     Some(object)
 }
 
-/// Returns a value for an annotation that should hold a number; no server validates it.
+/// Returns a value for an annotation that should hold a number. No server validates such annotations.
 fn any_text() -> impl Strategy<Value = Option<String>> {
     let some =
         ["", "0", "1", "7", "-1", "x", "1e9", "9223372036854775807", "9223372036854775808", "-9223372036854775808"];
@@ -234,11 +234,11 @@ const COUNTED: Fault = Fault::Latency(Duration::ZERO);
 /// The cost of creating fifty Deployments and of changing their image.
 struct Rollouts {
     taken: Duration,
-    /// Number of writes in their namespace, by verb and resource.
+    /// Number of writes for the fifty Deployments, by verb and resource.
     writes: BTreeMap<String, u64>,
-    /// Number of requests in their namespace, including refused ones.
+    /// Number of requests for the fifty Deployments, including refused ones.
     requests: u64,
-    /// Number of all other requests.
+    /// Number of all other requests of the controller.
     hostile: u64,
 }
 
@@ -324,7 +324,7 @@ async fn add_hostile(world: &World) {
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": i32::MAX}});
         object
     };
-    // Old ReplicaSets are deleted after their Deployment is complete.
+    // Old ReplicaSets are deleted only after their Deployment is complete.
     for (name, replicas, history, size) in [("kept", i32::MAX, i32::MAX, 1), ("deleted", 2, 0, 0)] {
         let deployment = world.apply(extreme(FEW_PODS, name, replicas, history)).await;
         let uid = &deployment["metadata"]["uid"];
@@ -367,8 +367,8 @@ async fn until_complete(world: &World) {
     panic!("the ordinary Deployments are not complete after 120 rounds");
 }
 
-/// Writes the status of each ReplicaSet once: all its Pods are available, or as many as the quota allows. Waits after each write,
-/// so that the Deployment controller can act on it before the next one.
+/// Writes the status of each ReplicaSet once: all its Pods are available, or as many as the quota allows. Waits after each
+/// write, so that the Deployment controller can act before the next write.
 async fn play_replica_sets(world: &World) {
     let sets = world.sandbox.list(SETS, None).await.unwrap();
     for name in sets.iter().map(|set| &set["metadata"]) {

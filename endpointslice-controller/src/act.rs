@@ -1,4 +1,4 @@
-//! The requests that write slices, shared by both loops that write slices.
+//! Sends the requests that write slices, for the loops `slices` and `mirroring`.
 //!
 //! Requests are sent in the order of the plan, which [`crate::decide::write_order`] chose so that no endpoint is missing between
 //! two writes.
@@ -20,7 +20,7 @@ use crate::{
 /// The progress of one write of a slice.
 #[derive(Debug)]
 pub enum WriteNote {
-    /// The request is about to be sent. Watch events of the write may arrive before its answer.
+    /// The request is about to be sent. Watch events of the write may arrive before the answer.
     Begin,
     /// The request failed.
     Fail,
@@ -28,7 +28,7 @@ pub enum WriteNote {
     Put(&'static str, Uid, Version),
     /// The slice with this UID was deleted.
     Delete(Uid),
-    /// The slice to delete did not exist any more.
+    /// The server answered that the slice to delete does not exist.
     FindGone,
 }
 
@@ -37,19 +37,19 @@ pub enum WriteNote {
 pub(crate) enum Written {
     /// All writes succeeded.
     All,
-    /// The namespace is terminating, so that nothing can be created in it. This is not a failure.
+    /// The namespace is terminating, so the server accepts no new object in it. This is not a failure.
     NamespaceTerminates,
 }
 
-/// Sends the writes of a plan.
+/// The metadata and the connection that all writes of slices in one plan share.
 pub(crate) struct SliceWriter<'a, N: Note> {
-    /// The kind of the object whose endpoints the slices hold, for error messages.
+    /// `Service` or `Endpoints`, the kind of the object that the slices belong to, for error messages.
     pub(crate) kind: &'static str,
-    /// The namespace and name of that object.
+    /// The namespace and name of the Service or the Endpoints.
     pub(crate) key: &'a Key,
-    /// Labels, annotations and owner of every slice.
+    /// The labels, annotations and owner of every written slice.
     pub(crate) metadata: &'a SliceMetadata,
-    /// Computes the merge patch that turns a slice into a draft.
+    /// The function that builds the merge patch from a slice to its draft: [`Change::new`] or [`Change::everything`].
     pub(crate) change: fn(&'a SliceMetadata, &'a Slice, &'a Draft) -> Change<'a>,
     pub(crate) io: Io<'a, N>,
 }
@@ -82,9 +82,9 @@ impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
 
     /// Builds the request that creates a slice.
     ///
-    /// A create whose answer is lost is retried after the back-off like any other failure. By then the cache usually shows the
-    /// slice if it was created. If the cache does not show it, there are two slices with the same endpoints for a moment, and the
-    /// next sync removes one. Waiting for certainty instead would leave endpoints of deleted Pods ready in the other slices.
+    /// A create with a lost answer is retried after the back-off, like any other failure. By then the cache usually shows the
+    /// slice if the server created it. Otherwise the retry creates a second slice with the same endpoints, and the next sync
+    /// removes one of the two. A longer wait for the cache would keep endpoints of deleted Pods ready in the remaining slices.
     fn create(&self, writes: &Writes, draft: &Draft) -> Request {
         let body = self.io.body(|| Whole::new(self.metadata, writes.kind, draft));
         let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
@@ -95,12 +95,12 @@ impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
         request.role(Role::Awaited).kind(writes.kind.slice_kind()).because(why)
     }
 
-    /// Deletes a slice for the reason `why`.
+    /// Deletes a slice; `why` is the reason that explanations show.
     pub(crate) async fn delete(&self, slice: &Arc<Slice>, why: &'static str) -> Result<(), Refusal> {
         self.send(delete(slice, why), Write::Delete(slice)).await
     }
 
-    /// Sends a write and notes its progress. Deleting a slice that does not exist counts as success.
+    /// Sends a write, and notes its start and its result. Deleting a slice that does not exist counts as success.
     async fn send(&self, request: Request, write: Write<'_>) -> Result<(), Refusal> {
         self.io.note(WriteNote::Begin.into());
         let (note, result) = match (self.io.send(request).await, write) {
@@ -129,12 +129,12 @@ impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
 
 /// Builds the request that deletes a slice, with a precondition on its cached version.
 ///
-/// A conflict is a failure: the slice has changed since, and the next sync decides again with a newer cache.
+/// A conflict is a failure: the slice is newer than its cached version, and the next sync decides again with a newer cache.
 fn delete(slice: &Slice, why: &'static str) -> Request {
     Request::delete(ENDPOINT_SLICES, &slice.metadata).role(Role::Awaited).because(why)
 }
 
-/// Counts the endpoints of drafts, in words.
+/// Returns the numbers of endpoints and of ready endpoints in these drafts, as a text for explanations.
 fn shown(drafts: &[Draft]) -> String {
     let endpoints = || drafts.iter().flat_map(|draft| &draft.endpoints);
     let ready = endpoints().filter(|endpoint| endpoint.is_ready()).count();

@@ -36,9 +36,9 @@ fn dotted(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| octets.into())
 }
 
-/// Whether `text` is the canonical form of an address. Does not allocate.
+/// Whether `text` is the canonical form of this address. Does not allocate.
 pub fn is_text_of(address: IpAddr, text: &str) -> bool {
-    /// The part of the text that is not matched yet; each written part must be its prefix.
+    /// The rest of a text. Each write removes its string from the beginning, and fails if the text begins otherwise.
     struct Rest<'a>(&'a str);
 
     impl fmt::Write for Rest<'_> {
@@ -52,7 +52,7 @@ pub fn is_text_of(address: IpAddr, text: &str) -> bool {
     write!(rest, "{address}").is_ok() && rest.0.is_empty()
 }
 
-/// The address type of slices that hold this address.
+/// Returns the address type of slices that hold this address.
 pub fn family(address: IpAddr) -> AddressType {
     if address.is_ipv4() { AddressType::Ipv4 } else { AddressType::Ipv6 }
 }

@@ -10,7 +10,7 @@ use crate::{
     plan::{Draft, SliceMetadata},
 };
 
-/// The body of a create request.
+/// The body of a request that creates a slice.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Whole<'a> {
@@ -55,7 +55,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// A merge patch of a slice. Omitted fields stay unchanged.
+/// A merge patch of a slice. Fields that are `None` or empty are omitted, and the server keeps their values.
 #[derive(Serialize)]
 pub(crate) struct Change<'a> {
     metadata: ChangedMeta<'a>,
@@ -76,7 +76,7 @@ struct ChangedMeta<'a> {
     owner_references: Option<[&'a OwnerRef; 1]>,
 }
 
-/// Returns the merge patch between two maps: changed values, and `None` for removed keys.
+/// Returns the merge patch between two maps: new and changed values, and `None` for removed keys.
 fn difference<'a>(
     from: impl Iterator<Item = (&'a str, &'a str)>,
     to: impl Iterator<Item = (&'a str, &'a str)>,
@@ -89,7 +89,7 @@ fn difference<'a>(
 }
 
 impl<'a> Change<'a> {
-    /// Builds the patch that turns `base` into the draft. Owner references stay unchanged.
+    /// Builds the patch from `base` to the draft. Owner references and all annotations except [`TRIGGER_TIME`] stay unchanged.
     pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a Draft) -> Self {
         let meta = &base.metadata;
         let old = meta.annotations.get(TRIGGER_TIME);
@@ -105,7 +105,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Builds the patch that turns `base` into the draft, including all annotations and the owner reference.
+    /// Builds the patch from `base` to the draft, including all annotations and the owner reference.
     pub(crate) fn everything(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a Draft) -> Self {
         let mut change = Self::new(shared, base, draft);
         change.metadata.annotations = difference(base.metadata.annotations.iter(), shared.annotations.iter());

@@ -4,13 +4,13 @@ use std::{cmp::Ordering, sync::Arc};
 
 use crate::objects::Pod;
 
-/// Pods sorted by name.
+/// The Pods of a Service or of a label set, sorted by name.
 pub type Pods = ByName<Arc<Pod>>;
 
-/// The maximal number of entries in one part.
+/// The maximal number of entries in one part of a list; a change of a shared list copies one part.
 const PART: usize = 64;
 
-/// An entry of a list, with a unique name.
+/// An entry of a [`ByName`] list.
 pub trait Named {
     /// The sort key, unique in the list.
     fn name(&self) -> &str;
@@ -22,10 +22,10 @@ impl Named for Arc<Pod> {
     }
 }
 
-/// Entries sorted by name, in parts of at most 64.
+/// A list of entries sorted by name, split into parts of at most 64 entries.
 ///
-/// If a copy shares the parts, a change copies one part and the list of parts. Comparing two states costs the parts in which they
-/// differ, and a comparison of pointers for each other part.
+/// A change of a list that shares its parts with a copy duplicates one part and the list of parts. A comparison of two lists
+/// reads only the parts that the lists do not share, and compares one pointer for each shared part.
 #[derive(Clone, Debug)]
 pub struct ByName<T> {
     /// No part is empty.
@@ -40,12 +40,12 @@ impl<T> Default for ByName<T> {
 }
 
 impl<T: Named + Clone> ByName<T> {
-    /// The number of entries.
+    /// Returns the number of entries, without iterating.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no entries.
+    /// True if the list has no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -55,12 +55,12 @@ impl<T: Named + Clone> ByName<T> {
         self.parts.iter().flat_map(|part| part.iter())
     }
 
-    /// Whether both are the same state of the same list, by pointer. Two lists that were built separately are never the same.
+    /// Whether two lists share all parts, by comparing pointers. Lists that were built separately share none, even if equal.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
-    /// Returns the entry with this name.
+    /// Returns the entry with this name; `None` if the list has none.
     pub fn get(&self, name: &str) -> Option<&T> {
         let part = self.parts.get(self.part_of(name))?;
         part.get(find(part, name).ok()?)
@@ -69,7 +69,7 @@ impl<T: Named + Clone> ByName<T> {
     /// Inserts an entry, or replaces the entry with the same name.
     pub fn put(&mut self, entry: T) {
         let at = self.part_of(entry.name());
-        // A name behind all others goes into the last part while that part has room.
+        // A name that sorts after all existing names goes into the last part if that part has room.
         let last = self.parts.len().saturating_sub(1);
         let is_last = at > last && self.parts.get(last).is_some_and(|part| part.len() < PART);
         let at = if is_last { last } else { at };
@@ -109,7 +109,7 @@ impl<T: Named + Clone> ByName<T> {
             self.replace(at, 1, &[]);
             return;
         }
-        // Small neighbours are merged, so that the number of parts stays close to the minimum.
+        // Small neighbouring parts are merged, so that the number of parts stays close to the minimum.
         let next = self.parts.get(at + 1).filter(|next| next.len() + left <= PART / 2);
         if let Some(next) = next {
             let both = others().chain(next.iter().cloned()).collect();
@@ -126,7 +126,7 @@ impl<T: Named + Clone> ByName<T> {
         Arc::make_mut(&mut self.parts)[at] = part;
     }
 
-    /// Returns the index of the first part whose last name is not less than `name`.
+    /// Returns the index of the first part with a last name not less than `name`; the number of parts if there is none.
     fn part_of(&self, name: &str) -> usize {
         let ends_before = |part: &Arc<[T]>| part.last().is_some_and(|last| last.name() < name);
         // Fast path: entries are usually inserted in order.
@@ -141,8 +141,8 @@ impl<T: Named + Clone> ByName<T> {
         self.parts = before.iter().chain(by).chain(&rest[count..]).cloned().collect();
     }
 
-    /// Returns the entries that differ between two states, sorted by name, as pairs of old and new. Entries for which `is_same`
-    /// returns true are skipped.
+    /// Returns the entries that differ between two lists, sorted by name, as pairs of the old and the new entry. Pairs for
+    /// which `is_same` returns true are skipped.
     pub fn differences<'a>(old: &'a Self, new: &'a Self, is_same: fn(&T, &T) -> bool) -> Vec<Difference<'a, T>> {
         let mut out = Vec::new();
         let (mut before, mut after) = (Walk::new(old), Walk::new(new));
@@ -169,7 +169,7 @@ impl<T: Named + Clone> ByName<T> {
     }
 }
 
-/// The old and the new entry of one name; `None` if the name exists on one side only.
+/// The old and the new entry with one name; `None` for a list that lacks the name.
 pub type Difference<'a, T> = (Option<&'a T>, Option<&'a T>);
 
 impl<T: Named + Clone> FromIterator<T> for ByName<T> {
@@ -187,7 +187,7 @@ fn find<T: Named>(part: &[T], name: &str) -> Result<usize, usize> {
     part.binary_search_by(|entry| entry.name().cmp(name))
 }
 
-/// A cursor in a list.
+/// The position in a list of the next entry to read.
 struct Walk<'a, T> {
     list: &'a ByName<T>,
     part: usize,
@@ -199,7 +199,7 @@ impl<'a, T> Walk<'a, T> {
         Self { list, part: 0, place: 0 }
     }
 
-    /// Returns the part that begins at the cursor, if one does.
+    /// Returns the current part if its first entry is the next one to read.
     fn part(&self) -> Option<&'a Arc<[T]>> {
         self.list.parts.get(self.part).filter(|_| self.place == 0)
     }

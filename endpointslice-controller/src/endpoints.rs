@@ -1,8 +1,9 @@
 //! The loop that keeps an Endpoints object for every Service with a selector. Endpoints are the predecessor of slices.
 //!
-//! Differences from upstream: Endpoints are patched with a precondition on the cached version. The ledger waits for own writes,
-//! where upstream remembers one version. Deletes have a precondition on the UID. Endpoints with too many addresses are written
-//! only if they change. An object with more ports than the API server accepts is truncated.
+//! Differences from upstream: Endpoints are patched with a precondition on the cached version. A sync waits until the cache
+//! shows all writes of this process; upstream remembers one version. Deletes have a precondition on the UID and the version.
+//! Endpoints with too many addresses are written only if they change. An object with more ports than the API server accepts is
+//! truncated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -50,7 +51,7 @@ pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
     "How long to debounce changes of Pods before the Endpoints of their Services are written",
 );
 
-/// Name, metric labels and owned fields of the Endpoints loop.
+/// The definition of the Endpoints loop, which owns the field `subsets` of Endpoints.
 pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition::new("endpoints-controller", "endpoint", start)
     .known_as("endpoint-controller", decide::ENDPOINT_CONTROLLER)
     .owning(&[OwnedWrites { field: "f:subsets", ..OwnedWrites::object("", "endpoints") }]);
@@ -62,7 +63,7 @@ fn start(context: Context) -> Arc<dyn Running> {
     Loop::start(ENDPOINTS_LOOP.name, context, Arc::new(controller), queue, workers)
 }
 
-/// Syncs the Endpoints object of each Service with a selector.
+/// The controller that keeps the Endpoints object of each Service with a selector.
 pub struct EndpointsController {
     members: Arc<SharedMembership>,
     endpoints: Arc<SharedInformer<Endpoints>>,
@@ -70,7 +71,7 @@ pub struct EndpointsController {
 }
 
 impl EndpointsController {
-    /// Registers the handlers, which add keys to `queue`.
+    /// Creates the controller, and registers event handlers that add keys to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let members = SharedMembership::shared(context);
         let endpoints = context.shared_informer::<Endpoints>();
@@ -119,15 +120,15 @@ impl Controller for EndpointsController {
                     self.watch.memories.keep(key, memory);
                 }
             }
-            // The cache may still show the state before the write, and a sync would then find nothing to do. The watch event of
-            // the write, if it took effect, enqueues the key again.
+            // The cache may still show the state before the write, so that a sync finds nothing to do. If the write took
+            // effect, its watch event enqueues the key again.
             Note::LoseAnswer => self.watch.parked.park(key),
         }
     }
 
     fn after_sync(&self, snapshot: &Snapshot) {
         if snapshot.members.is_none() {
-            // This may be the last sync of the key.
+            // Without a Service, the key may have no further sync, so its record of own writes is removed now.
             drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.endpoints.store());
         }
     }

@@ -1,13 +1,13 @@
-//! Controllers of EndpointSlices and Endpoints: lists of the Pods behind each Service, as kube-proxy and other consumers read
-//! them.
+//! Controllers that write EndpointSlices and Endpoints: the lists of Pods behind each Service, which kube-proxy and other
+//! consumers read.
 //!
 //! # What it promises
 //!
-//! Each Service with a selector gets slices that list every selected Pod that has an address and has not finished, once per
-//! address type, with its conditions. There is always at least one slice. The controller fills no slice beyond
-//! `--max-endpoints-per-slice`. A change takes as few writes as possible, endpoints stay in their slice, and a slice that has not
-//! changed is not written. A consumer that follows every write never loses a ready endpoint that stays ready. Slices of other
-//! managers are not touched. No decision uses a cache that lacks this process's own last writes.
+//! Each Service with a selector gets EndpointSlices, called slices. They list every selected Pod that has an address and has
+//! not finished, once per address type, with its conditions. A Service always has at least one slice. The controller fills no
+//! slice beyond `--max-endpoints-per-slice`. A change takes as few writes as possible, endpoints stay in their slice, and a
+//! slice that has not changed is not written. A consumer that follows every write never loses a ready endpoint that stays
+//! ready. Slices of other managers are not touched. A sync waits until its caches show the last writes of this process.
 //!
 //! # How it is laid out
 //!
@@ -28,22 +28,22 @@
 //!
 //! # Where it differs from upstream
 //!
-//! The reasons are in `docs/decisions/0010-endpoints.md`, and for the first point in `docs/decisions/0016-filters.md`.
+//! `docs/decisions/0010-endpoints.md` gives the reasons, and `docs/decisions/0016-filters.md` the reason for the first point.
 //!
-//! - Only Pods with an address are watched. The time in `endpoints.kubernetes.io/last-change-trigger-time` ignores Pods without
-//!   one.
+//! - Only Pods with an address are watched. Other Pods do not affect the time in
+//!   `endpoints.kubernetes.io/last-change-trigger-time`.
 //! - An index holds the members of each Service; neither an event of a Pod nor a sync iterates over a namespace.
-//! - A sync of a large Service considers the Pods and slices that have changed since the last one
+//! - A sync of a large Service considers only the Pods and slices that have changed since the last sync
 //!   (`docs/decisions/0019-changed-pods.md`).
-//! - Own writes are recognized by version, in `common`'s ledger. Slices are patched and deleted with a precondition on the
-//!   version in the snapshot; upstream replaces a reused slice unconditionally.
-//! - Writes are ordered so that no endpoint is missing between two of them.
-//! - The deletion of a slice is noticed also if another process wrote the slice.
+//! - The ledger in `common` recognizes writes of this process by their version. Slices are patched and deleted with a
+//!   precondition on the version in the snapshot; upstream replaces a reused slice unconditionally.
+//! - Writes are ordered so that no endpoint is missing between two writes.
+//! - The loops notice the deletion of a slice even if another process wrote the slice.
 //! - A terminating slice is treated as deleted.
 //! - Endpoints are ordered by the names of their Pods. Hints are assigned zone by zone, in the order of the zones' names.
 //! - A slice that would not change is not written.
-//! - The new slices of one sync have a limited number of ports in total; the next sync creates the others.
-//! - An empty slice is the placeholder of a Service only if the Service owns the slice.
+//! - The new slices of one sync have a limited number of ports in total; the next sync creates the remaining slices.
+//! - An empty slice counts as the placeholder of a Service without endpoints only if the Service owns the slice.
 //! - A Pod that finishes enqueues its Services even if its readiness did not change.
 //! - A Service that no longer has a selector loses its state in memory, including its hints.
 //! - A new Node, or a Node with a new zone, enqueues the Services of its Pods: the result does not depend on the order of events.
@@ -80,15 +80,15 @@ use common::{
     settings::{EXPECTATIONS_TIMEOUT, FeatureGate},
 };
 
-/// The locked feature gate: `spec.trafficDistribution` is always respected.
+/// The feature gate of the field `spec.trafficDistribution`. The gate is locked: the field always has an effect.
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate =
     FeatureGate::locked("PreferSameTrafficDistribution", "Services may prefer endpoints of the same zone or node");
 
-/// Definitions of the loops that the binary runs: slices, mirrored slices and Endpoints.
+/// The loops of the binary, which run together unless the command line selects some of them.
 pub const LOOPS: &[LoopDefinition] =
     &[slices::ENDPOINT_SLICE, mirroring::ENDPOINT_SLICE_MIRRORING, endpoints::ENDPOINTS_LOOP];
 
-/// Name, flags, gates and loops of the binary.
+/// The definition from which `common::app::main` builds the command line and starts the loops.
 pub const DEFINITION: Definition = Definition {
     name: "endpointslice-controller",
     version: env!("CARGO_PKG_VERSION"),

@@ -1,4 +1,4 @@
-//! The endpointslice-controller binary.
+//! Starts the process that runs the loops of the library `endpointslice_controller`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The index of Service members, shared by the loops of one process, and the Services affected by an event of a Pod.
+//! The index of the Pods of each Service, shared by the loops of one process, and the Services that an event of a Pod affects.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     objects::{Pod, Service},
 };
 
-/// The shared index of the Pods that each Service selects.
+/// The index of the Pods that each Service selects, with the informers that fill it.
 pub(crate) struct SharedMembership {
     pub(crate) services: Arc<SharedInformer<Service>>,
     pub(crate) pods: Arc<SharedInformer<Pod>>,
@@ -28,7 +28,7 @@ pub(crate) struct SharedMembership {
     queues: Arc<Mutex<Queues>>,
 }
 
-/// Queues of Services, each with its debounce period for changes of Pods.
+/// The queues that receive affected Services, each with the debounce period for changes of Pods.
 type Queues = Vec<(Queue<Key>, Duration)>;
 
 impl SharedMembership {
@@ -47,7 +47,7 @@ impl SharedMembership {
         let (of_pods, called, store) = (Arc::clone(&index), Arc::clone(&queues), Arc::clone(pods.store()));
         pods.add_handler(Box::new(move |event, origin| {
             let concerned = on_pod(&mut of_pods.lock(), &store, event);
-            // After the first list, the handlers of Services enqueue every Service.
+            // Pods of the first list enqueue nothing, because the handlers of Services enqueue every Service then.
             if origin != Origin::Initial {
                 for (queue, batch) in &*called.lock() {
                     for key in &concerned {
@@ -69,7 +69,7 @@ impl SharedMembership {
         self.index.lock().services_on(nodes)
     }
 
-    /// Returns the Pods that a Service selects, sorted by name; `None` until the index has processed this state of the Service.
+    /// Returns the Pods of a Service, sorted by name; `None` until the index has processed the current selector.
     pub(crate) fn pods_of(&self, service: &Service) -> Result<Option<Pods>, Unreadable> {
         if !service.selects() {
             return Ok(Some(Pods::default()));

@@ -9,9 +9,9 @@
 //!                                           its selector, the one with the fewest Services
 //! ```
 //!
-//! The matches are stored: each set lists its Services, and each Service lists its sets and its Pods. An event of a Pod with
-//! known labels tests no selector. Only new labels and new selectors cost tests; their number depends neither on the order of
-//! labels in a selector nor on how many Services share one of its labels.
+//! The matches are stored: each label set lists its Services, and each Service lists its label sets and its Pods. Only a new
+//! label set or a new selector is tested for matches. The number of these tests depends neither on the order of labels in a
+//! selector nor on the number of Services that share a label.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,17 +58,17 @@ pub struct Membership {
 struct Namespace {
     /// Services with a selector, by name.
     services: HashMap<Arc<str>, Selected>,
-    /// The names of Services filed under each label.
+    /// The names of the Services that are indexed under each label; each Service is indexed under one label of its selector.
     filed_under: HashMap<Label, BTreeSet<Arc<str>>>,
     sets: HashMap<SetId, LabelSet>,
     set_of: HashMap<Labels, SetId>,
-    /// The label sets that contain each label.
+    /// The numbers of the label sets that contain each label.
     sets_with: HashMap<Label, BTreeSet<SetId>>,
     /// Pods that cannot be decoded, by name.
     unreadable: BTreeMap<Arc<str>, Arc<Malformed>>,
 }
 
-/// The index entry of a Service.
+/// A Service in the index: its selector, and the label sets and Pods that the selector matches.
 #[derive(Debug)]
 struct Selected {
     selector: Labels,
@@ -89,7 +89,7 @@ struct LabelSet {
 pub type ServiceNames = BTreeSet<Arc<str>>;
 
 impl Membership {
-    /// Returns the work done since the start.
+    /// Returns the work done since the index was created.
     pub fn work(&self) -> Work {
         self.work
     }
@@ -119,7 +119,7 @@ impl Membership {
     }
 
     /// Adds a Pod, or applies a change. `old` is the Pod previously stored under this name, if any. Returns the Services that
-    /// selected the old Pod, and those that select the new one.
+    /// selected the old Pod, and the Services that select the new Pod.
     pub fn put_pod(&mut self, old: Option<&Pod>, new: &Arc<Pod>) -> (ServiceNames, ServiceNames) {
         let Self { namespaces, next_set, work } = self;
         let namespace = namespaces.entry(new.metadata.namespace.clone()).or_default();
@@ -132,7 +132,7 @@ impl Membership {
         (before, after)
     }
 
-    /// Removes a Pod. Returns the Services that selected it.
+    /// Removes a Pod. Returns the Services that selected the Pod.
     pub fn remove_pod(&mut self, pod: &Pod) -> ServiceNames {
         let meta = &pod.metadata;
         let Some(namespace) = self.namespaces.get_mut(&meta.namespace) else { return ServiceNames::new() };
@@ -141,7 +141,8 @@ impl Membership {
         services
     }
 
-    /// Records a Pod of which only the metadata can be decoded, or its deletion. Returns the Services that selected or select it.
+    /// Records a Pod with readable metadata and unreadable content, or its deletion. Returns the Services that selected or
+    /// select the Pod.
     pub fn put_unreadable(&mut self, pod: &Arc<Malformed>, is_gone: bool) -> ServiceNames {
         let meta = &pod.meta;
         let namespace = self.namespaces.entry(meta.namespace.clone()).or_default();
@@ -205,7 +206,7 @@ impl Namespace {
         work.lookups += 2 * labels.len() as u64;
         let filed = |label: &&Label| self.filed_under.get(*label).map_or(0, BTreeSet::len);
         let Some(label) = labels.iter().min_by_key(filed).cloned() else { return };
-        // If no Pod has one of the labels, there is nothing to search.
+        // If a label of the selector is on no Pod, `rarest` is `None` and no label set is tested.
         let with = |label: &Label| self.sets_with.get(label);
         let rarest = labels.iter().map(with).min_by_key(|sets| sets.map_or(0, BTreeSet::len)).flatten();
         let selects = |set: &&SetId| {
@@ -310,7 +311,7 @@ impl Namespace {
         }
     }
 
-    /// Removes a Pod with unknown labels by a linear search. Only a Pod that has become unreadable needs it.
+    /// Removes a Pod with unknown labels by a linear search. Only a Pod that has become unreadable needs such a search.
     fn find_and_remove_pod(&mut self, name: &str, work: &mut Work) -> ServiceNames {
         let has_pod = |set: &&LabelSet| set.pods.get(name).is_some();
         let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
@@ -318,7 +319,7 @@ impl Namespace {
     }
 }
 
-/// Removes a value from the list under a label, and the list once it is empty.
+/// Removes a value from the values of a label, and the label if no value remains.
 fn remove_from<T: Ord + std::borrow::Borrow<Q>, Q: Ord + ?Sized>(
     index: &mut HashMap<Label, BTreeSet<T>>,
     label: &Label,

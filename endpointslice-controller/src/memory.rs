@@ -19,20 +19,20 @@ use crate::{
 /// The number of endpoints hinted to each zone, by address type.
 pub type Hints = BTreeMap<AddressType, Counts>;
 
-/// The memory of one Service.
+/// The data about one Service that a loop keeps from a sync to the next.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// `metadata.uid` of the Service.
     pub uid: Uid,
-    /// The state that the last sync saw; `None` before the first sync.
+    /// The Service and its Pods in the last sync; `None` before the first sync.
     pub seen: Option<Arc<Seen>>,
-    /// The packing after the last sync, if the Service is large and the next sync can start from it.
+    /// The slice of each Pod after the last sync; `None` for a small Service, or if the next sync must consider all Pods.
     pub packing: Option<Arc<Packing>>,
-    /// The number of endpoints hinted to each zone, for hints by capacity only.
+    /// The number of endpoints hinted to each zone; empty without hints by capacity.
     pub hints: Hints,
-    /// Whether the Event about enabled hints by capacity has been emitted.
+    /// Whether the Event `TopologyAwareHintsEnabled` has been emitted since hints by capacity were enabled.
     pub hints_announced: bool,
-    /// The inputs for which the last sync of the Endpoints loop needed no write.
+    /// The versions of the Service and its Endpoints if the last sync of the Endpoints loop needed no write.
     pub settled: Option<Settled>,
 }
 
@@ -44,7 +44,7 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// Takes the current versions of these objects.
+    /// Creates a record of the versions of these objects.
     pub fn new(service: &Service, endpoints: &Endpoints) -> Self {
         let Meta { uid, resource_version, .. } = &endpoints.metadata;
         Self { service: service.metadata.resource_version, endpoints: (uid.clone(), *resource_version) }
@@ -65,7 +65,7 @@ pub struct Seen {
 pub(crate) struct Memories(Mutex<HashMap<Key, Memory>>);
 
 impl Memories {
-    /// Returns the memory of the Service with this UID; empty for a new UID.
+    /// Returns the memory of the Service with this UID; an empty memory for a new UID.
     pub(crate) fn of(&self, key: &Key, uid: &Uid) -> Memory {
         let known = self.0.lock().get(key).filter(|memory| memory.uid == *uid).cloned();
         known.unwrap_or_else(|| Memory { uid: uid.clone(), ..Memory::default() })
@@ -75,7 +75,7 @@ impl Memories {
         self.0.lock().insert(key.clone(), memory);
     }
 
-    /// Removes the memory of a Service, unless it belongs to a successor with the same name.
+    /// Removes the memory of the Service with this UID. The memory of a newer Service with the same name stays.
     pub(crate) fn forget(&self, key: &Key, uid: &Uid) {
         let mut memories = self.0.lock();
         if memories.get(key).is_some_and(|memory| memory.uid == *uid) {

@@ -1,4 +1,4 @@
-//! Metrics that both loops of slices share: totals over all Services.
+//! Metrics that the loops `slices` and `mirroring` both have: changes of slices, and totals over all Services.
 
 use common::{
     map::HashMap,
@@ -14,7 +14,7 @@ pub(crate) fn changes(metrics: &Metrics, name: &'static str) -> Counters {
     metrics.counter(name, Stability::Alpha, "Number of EndpointSlice changes", &["operation"])
 }
 
-/// Gauges that sum the numbers of all Services.
+/// Gauges with totals over all Services, or over all mirrored Endpoints.
 pub(crate) struct Shares {
     desired: Gauge,
     slices: Gauge,

@@ -1,7 +1,8 @@
 //! The loop that mirrors the hand-made Endpoints of Services without a selector into slices.
 //!
-//! Differences from upstream: slices are patched. New contents replace the old slices with the most endpoints in common. A
-//! terminating slice is treated as deleted. Deleting a slice that does not exist is not a failure.
+//! Differences from upstream: slices are patched instead of replaced. The content of a new slice replaces the old slice with
+//! the most endpoints in common. A terminating slice is treated as deleted. Deleting a slice that does not exist is not a
+//! failure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,11 +55,11 @@ pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
     Duration::ZERO,
     "How long to debounce changes of mirrored EndpointSlices by others before they are corrected",
 );
-/// The back-off of Endpoints whose sync failed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// The back-off of Endpoints after a failed sync. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
     Backoff { base: Duration::from_secs(1), max: Duration::from_secs(100), bucket: Some((10.0, 100)) };
 
-/// Name, metric labels and owned fields of the mirroring loop.
+/// The definition of the mirroring loop, which owns the field `endpoints` of the slices that it manages.
 pub const ENDPOINT_SLICE_MIRRORING: LoopDefinition =
     LoopDefinition::new("endpointslice-mirroring-controller", "endpointslicemirroring", start)
         .known_as("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
@@ -71,7 +72,7 @@ fn start(context: Context) -> Arc<dyn Running> {
     Loop::start(ENDPOINT_SLICE_MIRRORING.name, context, Arc::new(controller), queue, workers)
 }
 
-/// Syncs the slices that mirror hand-made Endpoints.
+/// The controller that mirrors hand-made Endpoints into slices.
 pub struct MirroringController {
     services: Arc<SharedInformer<Service>>,
     endpoints: Arc<SharedInformer<Endpoints>>,
@@ -82,7 +83,7 @@ pub struct MirroringController {
 }
 
 impl MirroringController {
-    /// Registers the handlers, which add keys to `queue`.
+    /// Creates the controller, and registers event handlers that add keys to `queue`.
     pub fn new(context: &Context, queue: &Queue<Key>) -> Self {
         let services = context.shared_informer::<Service>();
         let endpoints = context.shared_informer::<Endpoints>();
@@ -135,7 +136,7 @@ impl Controller for MirroringController {
     fn after_sync(&self, snapshot: &Snapshot) {
         self.watch.slices.end(&snapshot.key);
         if snapshot.mirrored().is_none() {
-            // This may be the last sync of the key.
+            // Without mirrored Endpoints, the key may have no further sync, so its record of own writes is removed now.
             drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.slices.store());
         }
     }

@@ -18,18 +18,18 @@ pub use service::{SERVICES, Service, ServicePort, Spec};
 pub(crate) use slice::service_value;
 pub use slice::{AddressType, ByService, ENDPOINT_SLICES, Port, Slice};
 
-/// The label key of a slice that names its Service.
+/// The key of the slice label with the name of the Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The label key of a slice that names its writer.
+/// The key of the slice label with the name of the writer.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Writes that set `endpoints` of an EndpointSlice, as the watch for second writers recognizes them.
+/// The writes that only one manager should make: a second manager that sets `endpoints` of slices is reported.
 pub(crate) const SLICE_WRITES: OwnedWrites =
     OwnedWrites { field: "f:endpoints", ..OwnedWrites::object("discovery.k8s.io", "endpointslices") };
-/// The label key that marks slices of headless Services.
+/// The key of the label that marks slices and Endpoints of headless Services.
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
 /// The annotation key for the time of the change that caused the last write.
 pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The label key of a Node's zone.
+/// The key of the Node label with the name of the zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The value of [`MANAGED_BY`] on slices of Services with a selector.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";

@@ -1,4 +1,4 @@
-//! Reads of caches that the loops share.
+//! Functions that read caches for the snapshots of several loops.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use common::{
 
 use crate::objects::{ByService, Slice, service_value};
 
-/// Returns the slices of a Service with this value of the label `managed-by`, sorted by name, without terminating ones.
+/// Returns the slices of a Service with this value of the label `managed-by`, sorted by name, without terminating slices.
 pub(crate) fn slices_of(store: &Store<Slice>, key: &Key, managed_by: &str) -> Result<Vec<Arc<Slice>>, Unreadable> {
     let mut slices =
         store.select_by_index(ByService, &service_value(&key.namespace, &key.name), |meta| !meta.is_deleting())?;
@@ -20,19 +20,19 @@ pub(crate) fn slices_of(store: &Store<Slice>, key: &Key, managed_by: &str) -> Re
     Ok(slices)
 }
 
-/// Returns the ledger's owner for objects that are named after a key. It is the key instead of a UID, because the objects outlive
-/// the object that they are made from.
+/// Returns the owner under which the ledger records the writes of a key. The owner is the key instead of a UID, because the
+/// written objects can outlive the object that they are made from.
 pub(crate) fn record(key: &Key) -> Uid {
     Uid::new(&key.to_string())
 }
 
-/// Removes an owner's record from the ledger if the cache shows all its writes. A sync does this itself; this function is for
-/// owners that may have no more syncs.
+/// Removes an owner's record from the ledger if the cache shows all recorded writes. Each sync does the same; this function is
+/// for owners that may have no further sync.
 pub(crate) fn drop_satisfied_record(ledger: &Ledger, owner: &Uid, cache: &dyn Cache) {
     let _ = ledger.behind(owner, &[cache], Default::default);
 }
 
-/// Makes the key wait: the index of members lags behind the cache of Services. The handler that updates it runs soon.
+/// Returns a wait of 10 ms, because the index of Pods lags behind the cache of Services until its handler has run.
 pub(crate) fn wait_for_index<S>() -> Observed<S> {
     Observed::wait("the index of Pods does not contain this state of the Service yet", Duration::from_millis(10))
 }

@@ -1,4 +1,4 @@
-//! Recognizes the events of slices that this process's own writes caused.
+//! Recognizes the events of slices that writes of this process caused.
 
 use common::{
     map::HashMap,
@@ -6,12 +6,12 @@ use common::{
 };
 use parking_lot::Mutex;
 
-/// The last own write of a slice.
+/// The effect of a write on a slice, from the answer to a request or from a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
-    /// Created or changed, with this resulting version.
+    /// The slice was created or changed, and got this version.
     Version(Version),
-    /// Deleted by this process.
+    /// The slice was deleted.
     Deletion,
 }
 
@@ -22,39 +22,39 @@ pub(crate) enum Author {
     Own,
     /// Another writer.
     Other,
-    /// Unknown until the request in flight is answered.
+    /// The writer is unknown until the request in flight is answered.
     Undecided,
 }
 
-/// The last own writes to the slices of each Service.
+/// The last writes of this process to the slices of each Service.
 ///
-/// Only event handlers use it; the ledger decides whether the cache shows the own writes. Upstream:
-/// `staging/src/k8s.io/endpointslice/util`, `EndpointSliceTracker`.
+/// Event handlers use the records to ignore events of these writes. The ledger records whether a cache shows the writes.
+/// Upstream: `staging/src/k8s.io/endpointslice/util`, `EndpointSliceTracker`.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites(Mutex<HashMap<Key, Slices>>);
 
 #[derive(Debug, Default)]
 struct Slices {
-    /// The last own write of each slice, until the slice is deleted.
+    /// The last write of this process to each slice, until the slice is deleted.
     last: HashMap<Uid, Wrote>,
     /// Whether a request is in flight.
     is_sending: bool,
-    /// Events that arrived while a request was in flight.
+    /// The writes that events showed while a request was in flight, by the UID of the slice.
     early: HashMap<Uid, Wrote>,
 }
 
 impl OwnWrites {
-    /// Records that a request is being sent. Its events may arrive before its answer. Each Service has one request in flight at a
-    /// time.
+    /// Records that a request for a Service is being sent. Each Service has at most one request in flight, and events of the
+    /// write may arrive before the answer.
     pub(crate) fn begin(&self, service: &Key) {
         self.0.lock().entry(service.clone()).or_default().is_sending = true;
     }
 
     /// Records the answer: the slice and the write, or `None` if the request failed. Returns whether another writer changed a
-    /// slice of the Service in the meantime.
+    /// slice of the Service while the request was in flight.
     pub(crate) fn finish(&self, service: &Key, wrote: Option<(&Uid, Wrote)>) -> bool {
         let mut all = self.0.lock();
-        // A Service that was removed in the meantime stays removed.
+        // A Service that was removed while the request was in flight stays removed.
         let Some(slices) = all.get_mut(service) else { return false };
         slices.is_sending = false;
         let mut others = false;
@@ -103,7 +103,7 @@ impl OwnWrites {
         author
     }
 
-    /// Removes a deleted Service.
+    /// Removes the records of a deleted Service.
     pub(crate) fn forget(&self, service: &Key) {
         self.0.lock().remove(service);
     }

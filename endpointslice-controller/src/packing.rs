@@ -1,4 +1,4 @@
-//! The packing of a Service that the next sync starts from.
+//! The packing of a Service: the slice of each Pod after a sync, from which the next sync starts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     zones::Zones,
 };
 
-/// The packing of a Service at the end of a sync, with the inputs that it depends on.
+/// The slice of each Pod of a Service after a sync, with the inputs of that sync.
 #[derive(Clone, Debug)]
 pub struct Packing {
     pub(crate) service: Arc<Service>,
@@ -19,25 +19,25 @@ pub struct Packing {
     pub(crate) of_types: BTreeMap<AddressType, TypePacking>,
 }
 
-/// The packing of one address type.
+/// The slice of each Pod, for one address type.
 #[derive(Clone, Debug)]
 pub struct TypePacking {
     /// Slices that need no write, sorted by name. None of them is empty.
     pub(crate) up_to_date: Vec<UpToDateSlice>,
-    /// Eligible Pods, sorted by name.
+    /// All Pods that have an endpoint or can have one, sorted by name.
     pub(crate) places: ByName<Place>,
-    /// The names of the Pods in slices with pending writes.
+    /// The names of the Pods in slices that the sync creates or updates.
     pub(crate) pending: Vec<Arc<str>>,
     pub(crate) sizes: GroupSizes,
 }
 
-/// The slice that holds a Pod.
+/// A Pod, with the slice that holds its endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) pod: Arc<Pod>,
-    /// The port numbers that identify the Pod's group.
+    /// The port numbers that the Pod has in common with all Pods of its group.
     pub(crate) numbers: Arc<Numbers>,
-    /// The name of the slice that holds the endpoint, or is about to; `None` if that slice is not created yet.
+    /// The name of the slice that holds the endpoint after the sync; `None` for a new slice, and for a Pod without an endpoint.
     pub(crate) slice: Option<Arc<str>>,
 }
 
@@ -53,21 +53,21 @@ impl Place {
     }
 }
 
-/// A slice without changes: each endpoint matches a candidate of one group, and labels and hints are as wanted.
+/// A slice that needs no write: its endpoints, labels and hints are as wanted, and its Pods have the same port numbers.
 #[derive(Clone, Debug)]
 pub struct UpToDateSlice {
-    /// The cached slice.
+    /// The slice in the cache. A slice at another address in memory has changed.
     pub slice: Arc<Slice>,
-    /// The port numbers that identify the group.
+    /// The port numbers that all Pods in the slice have in common.
     pub numbers: Arc<Numbers>,
 }
 
-/// Numbers of Pods of a Service with the same port numbers.
+/// The size of a group: the Pods of a Service that have the same port numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupSize {
-    /// Pods that have endpoints, or can have them.
+    /// The number of Pods that have an address and have not finished.
     pub eligible: usize,
-    /// Eligible Pods that are candidates of the address type.
+    /// The number of eligible Pods that should have an endpoint of the address type.
     pub candidates: usize,
 }
 

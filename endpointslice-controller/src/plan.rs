@@ -1,4 +1,4 @@
-//! The parts of a plan that both loops of slices share.
+//! The parts of a plan that the loops `slices` and `mirroring` share.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Event {
     pub kind: EventType,
     /// One word in camel case, as upstream.
     pub reason: &'static str,
-    /// The text for users.
+    /// One sentence for users, with the words of upstream.
     pub message: String,
 }
 
@@ -27,9 +27,9 @@ pub struct Event {
 pub struct Draft {
     /// The slice to change; `None` for a new slice.
     pub base: Option<Arc<Slice>>,
-    /// Wanted endpoints.
+    /// The endpoints of the slice after the write.
     pub endpoints: Vec<Endpoint>,
-    /// Wanted ports, in a list that slices share.
+    /// The ports of the slice after the write, in a list that several slices share.
     pub ports: Arc<[Port]>,
 }
 
@@ -48,13 +48,13 @@ impl Draft {
 /// The metadata that all written slices of an owner share.
 #[derive(Clone, Debug, Default)]
 pub struct SliceMetadata {
-    /// The name prefix of new slices.
+    /// `metadata.generateName` of new slices, from [`generate_name`].
     pub generate_name: String,
     /// The namespace of the owner.
     pub namespace: Text,
-    /// Wanted labels.
+    /// The labels of a slice after each write.
     pub labels: Labels,
-    /// Annotations copied from the Endpoints; empty for slices of a Service.
+    /// The annotations of mirrored slices, copied from the Endpoints; empty for slices of a Service with a selector.
     pub annotations: Annotations,
     /// The owner reference of new slices.
     pub owner: OwnerRef,
@@ -62,21 +62,21 @@ pub struct SliceMetadata {
     pub trigger_time: Option<String>,
 }
 
-/// Returns the name prefix of slices: the Service's name and a dash, if that can begin a valid name.
+/// Returns the name prefix of slices: the name of the Service, and a dash if the prefix can then begin a valid name.
 pub(crate) fn generate_name(service: &str) -> String {
     if selector::is_dns_subdomain(&format!("{service}a")) { format!("{service}-") } else { service.to_owned() }
 }
 
-/// The writes for the slices of one address type, in their order.
+/// The writes for the slices of one address type: first all creates, then the updates, then the deletes.
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
     /// The address type of the slices.
     pub kind: AddressType,
-    /// New slices.
+    /// Slices to create, without a base.
     pub create: Vec<Draft>,
-    /// New states of existing slices.
+    /// New states of existing slices, each with a base.
     pub update: Vec<Draft>,
-    /// Slices to delete.
+    /// Slices to delete, sorted by name.
     pub delete: Vec<Arc<Slice>>,
     /// One message for each omitted Pod, with the reason.
     pub left_out: Vec<String>,
@@ -84,7 +84,7 @@ pub struct Writes {
     pub put_off: PutOff,
     /// Events to emit after the writes.
     pub events: Vec<Event>,
-    /// Numbers for metrics.
+    /// Numbers of endpoints and slices, for metrics.
     pub counts: Counts,
 }
 
@@ -118,12 +118,12 @@ impl Writes {
         self.create.len() + self.update.len() + self.delete.len()
     }
 
-    /// Whether there are no requests.
+    /// True if there is no request to send.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Iterates over the writes in their order.
+    /// Iterates over the writes in the order of sending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {
         let puts = self.create.iter().chain(&self.update).map(Write::Put);
         puts.chain(self.delete.iter().map(Write::Delete))

@@ -42,8 +42,8 @@ mod watch;
 /// `--max-endpoints-per-slice`: the number of endpoints up to which a slice is filled, 100 by default.
 pub const MAX_ENDPOINTS_PER_SLICE: Tune =
     Tune::count("max-endpoints-per-slice", 100, "The maximum number of endpoints that are added to an EndpointSlice");
-/// The number of Pods from which a sync remembers the packing of a Service, 200 by default. Packing fewer Pods again takes less
-/// time than sending one slice.
+/// The number of Pods from which a sync remembers the slice of each Pod, 200 by default. With fewer Pods, finding all slices
+/// again takes less time than sending one slice.
 pub const MIN_PODS_OF_PACKING: Tune = Tune::count(
     "endpointslice-min-pods-of-packing",
     200,
@@ -63,16 +63,16 @@ pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag::new(
 );
 /// The minimal debounce period for changes of slices by other writers. Upstream: `endpointSliceChangeMinSyncDelay`.
 const SLICE_CHANGES: Duration = Duration::from_secs(1);
-/// The back-off of a Service whose sync failed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// The back-off of a Service after a failed sync. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
     Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
 
-/// Name, metric labels and owned fields of the loop of slices.
+/// The definition of the loop of slices, which owns the field `endpoints` of the slices that it manages.
 pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition::new("endpointslice-controller", "endpointslice", start)
     .known_as("endpointslice-controller", "endpoint-slice-controller")
     .owning(&[OwnedWrites { label: Some((MANAGED_BY, CONTROLLER)), ..SLICE_WRITES }]);
 
-/// Syncs the slices of each Service with a selector.
+/// The controller that keeps the slices of each Service with a selector.
 pub struct SliceController {
     members: Arc<SharedMembership>,
     nodes: Arc<SharedInformer<Node>>,
@@ -92,7 +92,7 @@ fn start(context: Context) -> Arc<dyn Running> {
 }
 
 impl SliceController {
-    /// Registers the handlers, which add keys to `queue`.
+    /// Creates the controller, registers event handlers that add keys to `queue`, and starts the task for changes of Nodes.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let settings = &context.settings;
         let batch = settings.duration(&UPDATES_BATCH_PERIOD);
@@ -170,7 +170,7 @@ impl Controller for SliceController {
         }
     }
 
-    /// The delete event of a Service may arrive before the last answer is noted.
+    /// Removes the state of a deleted Service again: the delete event can arrive before the last answer of the sync is noted.
     fn after_sync(&self, snapshot: &Snapshot) {
         let service = &snapshot.service.metadata;
         let (key, services) = (service.key(), self.members.services.store());
@@ -180,7 +180,7 @@ impl Controller for SliceController {
         }
         self.watch.ledger.forget(&service.uid);
         self.watch.memories.forget(&key, &service.uid);
-        // State under this key belongs to a new Service with the same name, if there is one.
+        // If a new Service has the same name, the state under this key belongs to the new Service.
         if services.peek(&key.namespace, &key.name, |_| ()).is_none() {
             self.watch.slices.own.forget(&key);
             self.watch.metrics.forget(&key);

@@ -52,7 +52,7 @@ impl State {
         if old.is_none_or(|old| old.zone != node.zone) {
             let name = Text::new(&node.metadata.name);
             Arc::make_mut(&mut self.zones).insert(name.clone(), node.zone.clone());
-            // Every Service is synced after the first list anyway.
+            // Nodes of the first list enqueue nothing, because every Service is synced after this list.
             if origin != Origin::Initial {
                 self.moved.insert(name);
             }
@@ -104,12 +104,12 @@ impl Topology {
         std::mem::take(&mut self.state.lock().moved)
     }
 
-    /// Returns the zones' shares of CPU; `None` if unknown.
+    /// Returns the share of each zone in the CPU of all zones; `None` if it cannot be computed.
     pub(crate) fn ratios(&self) -> Option<Ratios> {
         self.state.lock().capacity.ratios()
     }
 
-    /// Calls `recheck` one second after Nodes have changed, once for all changes until then. Never returns.
+    /// Calls `recheck` one second after a change of Nodes, once for all changes within that second. Never returns.
     pub(crate) async fn recheck_after_changes(&self, clock: &Clock, mut recheck: impl FnMut()) {
         let mut checked = 0;
         loop {
@@ -122,7 +122,7 @@ impl Topology {
         }
     }
 
-    /// Returns the Services whose hints no longer fit the capacity of the zones.
+    /// Returns the Services with hints that no longer fit the capacity of the zones.
     pub(crate) fn overloaded(&self, memories: &Memories) -> Vec<Key> {
         let hinted = memories.with_hints();
         if hinted.is_empty() {

@@ -1,4 +1,4 @@
-//! Handlers that enqueue Services at events of slices, shared by both loops of slices.
+//! Handlers that enqueue Services at events of slices, for the loops `slices` and `mirroring`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     own_writes::{Author, OwnWrites, Wrote},
 };
 
-/// Keys whose sync waits for a cache to catch up.
+/// Keys with a sync that waits for a cache to catch up.
 #[derive(Debug, Default)]
 pub(crate) struct Parked(Mutex<HashSet<Key>>);
 
@@ -33,7 +33,7 @@ impl Parked {
     }
 }
 
-/// The slices that a loop writes: turns their events into keys of Services, except for the events of own writes.
+/// The handlers for events of slices. They enqueue the Service of a slice, except after writes of this process.
 ///
 /// Upstream: `pkg/controller/endpointslice`, `onEndpointSliceAdd`, `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
 pub(crate) struct SliceWatch {
@@ -48,7 +48,7 @@ pub(crate) struct SliceWatch {
     pub(crate) parked: Parked,
 }
 
-/// Returns the key of the Service that owns a slice, from its label.
+/// Returns the key of a slice's Service, from the label [`SERVICE_NAME`]; `None` if the label is missing or empty.
 pub(crate) fn service_key(slice: &Meta) -> Option<Key> {
     let name = slice.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(Key { namespace: slice.namespace.clone(), name: Arc::from(name) })
@@ -61,11 +61,12 @@ impl SliceWatch {
         Self { queue, managed_by, delay, changes, own: OwnWrites::default(), parked: Parked::default() }
     }
 
-    /// Enqueues the Service of a slice that another writer changed. An own write enqueues it only if a sync waits for the cache.
+    /// Enqueues the Service of a slice that another writer changed. A write of this process enqueues the Service only if a sync
+    /// waits for the cache.
     pub(crate) fn on_slice(&self, event: &Event<Slice>, origin: Origin) {
         let ours = |slice: &Slice| slice.is_managed_by(self.managed_by);
         match event {
-            // After the first list, the handlers of Services enqueue every Service.
+            // Slices of the first list enqueue nothing, because the handlers of Services enqueue every Service then.
             Event::Added(_) if origin == Origin::Initial => {}
             Event::Added(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of),
             Event::Deleted(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_deletion),
@@ -89,7 +90,7 @@ impl SliceWatch {
         }
     }
 
-    /// Enqueues a Service whose sync waits for a cache. Returns whether it waits.
+    /// Enqueues the Service if its sync waits for a cache. Returns whether the sync waits.
     fn wake(&self, key: &Key) -> bool {
         let waits = self.parked.wake(key);
         if waits {
@@ -120,12 +121,12 @@ impl SliceWatch {
         }
     }
 
-    /// Records the end of a sync: a request that was cancelled gets no answer.
+    /// Records the end of a sync, because a cancelled request gets no answer.
     pub(crate) fn end(&self, key: &Key) {
         self.finish(key, None);
     }
 
-    /// Records an answer, and enqueues the Service if another writer changed a slice in the meantime.
+    /// Records an answer, and enqueues the Service if another writer changed a slice while the request was in flight.
     fn finish(&self, key: &Key, wrote: Option<(&Uid, Wrote)>) {
         if self.own.finish(key, wrote) {
             self.queue.add_debounced(key.clone(), self.delay);

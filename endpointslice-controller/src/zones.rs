@@ -34,7 +34,7 @@ impl Capacity {
         self.count(node, 1);
     }
 
-    /// Subtracts the CPU of a Node, which must be in the state in which it was added.
+    /// Subtracts the CPU of a Node. The Node must be in the same state as when it was added.
     pub fn remove(&mut self, node: &Node) {
         self.count(node, -1);
     }
@@ -66,7 +66,7 @@ impl Capacity {
     }
 }
 
-/// Whether hints no longer fit, because a zone has fewer endpoints than its minimum.
+/// Whether hints are outdated: a zone has fewer endpoints than its minimum, or the shares of the zones are unknown.
 pub fn is_overloaded(ratios: Option<&Ratios>, given: &Counts) -> bool {
     let Some(ratios) = ratios else { return true };
     let total: usize = given.values().sum();

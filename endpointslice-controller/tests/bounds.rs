@@ -1,4 +1,4 @@
-//! The requests of the loops depend on the endpoints that are written, and never on numbers or texts in a spec.
+//! The number of requests by the loops depends on the endpoints that are written, and never on numbers or texts in a spec.
 //!
 //! `hostile.rs` bounds the allocations of decisions, and `neighbours.rs` the effect of hostile Services on other Services.
 
@@ -72,7 +72,7 @@ async fn thousands_of_pods_are_written_once_and_a_change_of_one_pod_writes_its_s
     assert_eq!(requests(&world), 0, "a settled Service costs no request");
 }
 
-/// Servers reject anything beyond these limits, which `hostile.rs` covers.
+/// The API server rejects objects beyond the limits of validation; `hostile.rs` tests such objects.
 #[tokio::test(start_paused = true)]
 async fn services_at_the_limits_of_validation_cost_as_few_requests_as_others() {
     let world = World::new().await;
@@ -100,7 +100,7 @@ async fn services_at_the_limits_of_validation_cost_as_few_requests_as_others() {
         service["metadata"] = json!({"name": name, "namespace": NS, "annotations": {"note": "n".repeat(200_000)}});
         world.apply(service).await;
         world.wait(120).await;
-        // One object of each kind is written, and none is read.
+        // One Endpoints object and one slice are written, and nothing is read.
         let wanted = [("create endpoints".to_owned(), 1), ("create endpointslices".to_owned(), 1)];
         assert_eq!(writes(&world), BTreeMap::from(wanted), "{name}");
         assert_eq!(requests(&world), 2, "{name}");

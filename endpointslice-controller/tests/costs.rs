@@ -1,4 +1,5 @@
-//! The allocations for one Service with thousands of Pods. A separate process, so that nothing else allocates.
+//! Bounds the allocations for one Service with thousands of Pods. The test has its own process, so that no other test
+//! allocates.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -56,7 +57,7 @@ fn pods_of(index: &Membership, service: &Service) -> Pods {
     index.members(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
 }
 
-/// A Service whose slices are up to date.
+/// A Service with up-to-date slices, and the memory of the last sync.
 struct World {
     service: Arc<Service>,
     zones: Arc<Zones>,
@@ -144,10 +145,10 @@ fn a_change_of_one_pod_costs_the_same_in_a_large_service() {
     let [for_event, for_list, for_one, for_nothing] = large;
     assert!(for_event < 6_000, "an event of a Pod allocates {for_event} bytes");
     assert_eq!(for_list, 0, "a list of members is shared");
-    // One slice and the index of its Pods: an endpoint takes about 300 bytes.
+    // The sync builds one slice and the index of its Pods. An endpoint takes about 300 bytes.
     assert!(for_one < 100 * 1_000, "a sync with one change allocates {for_one} bytes");
     assert!(for_nothing < 15_000, "a sync without changes allocates {for_nothing} bytes");
-    // Only the lists of parts and of slices grow, by some bytes for each 64 or 100 Pods.
+    // Only two lists grow with the Service, by some bytes for each slice of 100 Pods and each part of 64 Pods in the index.
     for (small, large) in small.into_iter().zip(large) {
         assert!(2 * large < 3 * small + 20_000, "{small} bytes with 500 Pods, {large} with 5,000");
     }
@@ -198,7 +199,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     assert!(matches!(plan, endpoints::plan::Plan::Keep(wanted) if wanted.write));
 }
 
-/// One test after the other, because allocations are counted for the whole process.
+/// Runs the tests one after the other, because allocations are counted for the whole process.
 /// ENDPOINTSLICE-60.
 #[test]
 fn a_sync_builds_only_what_it_writes() {

@@ -1,5 +1,5 @@
-//! Allocations of decisions about Services, Pods and Endpoints with every list at its limit and beyond. A separate process,
-//! because it counts memory.
+//! Bounds the allocations of decisions about Services, Pods and Endpoints with every list at its limit and beyond. The test has
+//! its own process, because it counts memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -32,7 +32,7 @@ const EACH_BYTE: usize = 16;
 const EACH_NEW_PORT: usize = 128;
 /// Allowed bytes for each mirrored address of each distinct list of ports.
 const EACH_MIRRORED: usize = 1536;
-/// Allowed bytes in addition, independent of the input.
+/// The bytes that are allowed in addition, for an input of any size.
 const BESIDES: usize = 1 << 20;
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
@@ -57,7 +57,7 @@ fn target() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Text of up to a quarter of a megabyte, as annotations allow.
+/// Generates a text of up to 256 KiB, the limit for annotations.
 fn text() -> impl Strategy<Value = String> {
     prop::sample::select(vec![0usize, 1, 63, 1000, 256 << 10]).prop_map(|length| "x".repeat(length))
 }
@@ -109,7 +109,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
     )
 }
 
-/// Generates up to 500 Pods with only an address and a port, whose number is different on each Pod.
+/// Generates 30 or 500 Pods with an address and the named port `http`, which has another number on each Pod.
 fn pods_that_differ() -> impl Strategy<Value = Vec<Value>> {
     prop::sample::select(vec![30usize, 500]).prop_map(|pods| (0..pods).map(pod_with_its_own_number).collect())
 }
@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-/// One test after the other, because allocations are counted for the whole process.
+/// Runs the tests one after the other, because allocations are counted for the whole process.
 #[test]
 fn hostile_objects_cost_no_more_than_their_size_allows() {
     ten_thousand_ports_on_five_hundred_pods_that_differ_are_not_multiplied_out();

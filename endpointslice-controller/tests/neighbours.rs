@@ -23,23 +23,23 @@ const PODS: usize = 2_000;
 const PORTS: usize = 100;
 /// The number of addresses in the mirrored Endpoints.
 const ADDRESSES: usize = 3_000;
-/// The number of hostile Pods whose readiness changes while the ordinary Services are observed.
+/// The number of hostile Pods that become unready while the ordinary Services are observed.
 const CHANGES: usize = 40;
-/// The maximal number of requests for the hostile Services: each change writes a slice and the Endpoints of both Services that
-/// select the Pod, each slice of a hundred endpoints is created once, and eighty requests cover the changes while the Pods are
+/// The maximal number of requests for the hostile Services. Each change writes a slice and the Endpoints of both Services that
+/// select the Pod. Each slice of a hundred endpoints is created once. Eighty requests cover the changes while the Pods are
 /// created.
 const HOSTILE_REQUESTS: u64 = (2 * 2 * CHANGES + 2 * PODS / 100 + 80) as u64;
 /// A fault without effect that counts the requests in a namespace.
 const COUNTED: Action = Action::Latency(Duration::ZERO);
 
-/// The cost of fifty Services whose Pods are created, become unready and get other labels.
+/// The cost of the ordinary Services while their Pods are created, become unready and get other labels.
 struct Observed {
     taken: Duration,
-    /// Writes in their namespace, by verb and resource.
+    /// The number of writes in the namespace of the ordinary Services, by verb and resource.
     writes: BTreeMap<String, u64>,
-    /// Requests in their namespace, refused or not.
+    /// Requests in the namespace of the ordinary Services, refused or not.
     requests: u64,
-    /// All other requests.
+    /// Requests outside the namespace of the ordinary Services.
     hostile: u64,
 }
 

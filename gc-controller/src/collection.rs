@@ -1,4 +1,4 @@
-//! The graph of owners and the queues of the work that follows from its changes.
+//! The graph of owners, and the queues for the work that follows from its changes.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -21,14 +21,14 @@ use crate::{
     place::object_ref,
 };
 
-/// State shared by the monitors and the workers. The lock on the graph is never held across an `await`.
+/// The graph and the queues, shared by the monitors and the workers. The lock on the graph is never held across an `await`.
 pub(crate) struct Collection {
     pub(crate) graph: Mutex<Graph>,
     pub(crate) delete: Queue<ObjectKey>,
     pub(crate) orphan: Queue<ObjectKey>,
     pub(crate) parked: Parked,
-    /// True until this process leads. Work that follows from changes is then dropped, because no worker would remove the keys of
-    /// objects that are created and deleted meanwhile. Changes only under the lock of `graph`.
+    /// True until this process leads. A standby drops the work that follows from changes: it has no workers, so the keys of
+    /// deleted objects would stay in its queues. Changes only under the lock of `graph`.
     stands_by: AtomicBool,
     recorder: Recorder,
     metrics: ControllerMetrics,
@@ -46,7 +46,7 @@ impl Collection {
         Self { graph, delete, orphan, parked, stands_by, recorder, metrics }
     }
 
-    /// Enqueues all work that the graph contains, once this process has become the leader.
+    /// Enqueues all work that follows from the graph. Called when this process becomes the leader.
     pub(crate) async fn take_over(&self) {
         let mut part = 0;
         loop {
@@ -65,7 +65,7 @@ impl Collection {
         }
     }
 
-    /// Enqueues the objects that waited for `awaited`, which has come true.
+    /// Enqueues the objects that were parked until `awaited`. Called when this condition has become true.
     pub(crate) fn wake(&self, awaited: &Awaited) {
         for (queue, key) in self.parked.take(awaited) {
             match queue {
@@ -80,7 +80,7 @@ impl Collection {
         self.change(priority(origin), change);
     }
 
-    /// Changes the graph, and enqueues the work that follows unless this process is a standby.
+    /// Changes the graph, and enqueues the resulting work. A standby drops the work.
     pub(crate) fn change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         let mut work = Vec::new();
         self.metrics.changes.add();

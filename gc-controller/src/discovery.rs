@@ -13,23 +13,24 @@ use serde::Deserialize;
 
 use crate::graph::Kind;
 
-/// `Accept` header of aggregated discovery, which describes a whole root in one answer. Every supported server version has it.
+/// `Accept` header of aggregated discovery: one answer describes all resources below `/api` or `/apis`. Every supported server
+/// version has it.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Verbs that a resource must support to be collected.
 const VERBS: [&str; 3] = ["delete", "list", "watch"];
 /// Group and plural of resources that are neither watched nor collected.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
-/// The result of discovery.
+/// The resources that the API server serves, as discovery reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Resource of each kind in every version, under the name of the kind and under that name in lower case.
+    /// The resource of each kind in every version, under the name of the kind and under this name in lower case.
     ///
-    /// Both forms occur in owner references. Unlike upstream, `...List` is not the name of a kind here.
+    /// Owner references contain both forms. Unlike upstream, the kind of a list, such as `ConfigMapList`, is not included.
     pub kinds: HashMap<Kind, Resource>,
     /// Resources that can be watched and collected, each in the version that the server prefers.
     pub collected: BTreeSet<Resource>,
-    /// Group and version pairs that the server marks as stale, because it cannot reach the server behind them.
+    /// Group and version pairs that the server marks as stale, because it cannot reach the extension server behind them.
     pub failed: BTreeSet<(String, String)>,
 }
 
@@ -115,12 +116,12 @@ impl Served {
         for group in list.items {
             let mut preferred = BTreeSet::new();
             for version in &group.versions {
-                // The resources of a stale version are out of date.
+                // The server reports outdated resources for a stale version, so they are skipped.
                 if version.freshness == "Stale" {
                     self.failed.insert((group.metadata.name.clone(), version.version.clone()));
                     continue;
                 }
-                // A name with a slash is a subresource.
+                // A name with a slash is a subresource, which is not collected.
                 for found in version.resources.iter().filter(|found| !found.resource.contains('/')) {
                     self.found(&group.metadata.name, &version.version, found, &mut preferred);
                 }
@@ -129,8 +130,8 @@ impl Served {
         Ok(())
     }
 
-    /// Adds a discovered resource. `preferred` holds the names already served by a more preferred version; only the first version
-    /// of a name is collected.
+    /// Adds a discovered resource. Only the first version with a resource name is collected; `preferred` holds the names in the
+    /// versions before this one.
     fn found(&mut self, group: &str, version: &str, found: &Found, preferred: &mut BTreeSet<String>) {
         let resource = Resource {
             group: forever(group),

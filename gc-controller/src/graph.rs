@@ -2,11 +2,11 @@
 //!
 //! - Each object has one node. A node is *virtual* while no active monitor has seen its object, for example if only owner
 //!   references name the object.
-//! - Changes arrive through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], and full sets through [`Graph::begin`],
-//!   [`Graph::include`] and [`Graph::complete`]. These methods report the work that follows ([`Work`]). They send no requests and
-//!   depend only on the graph.
-//! - The graph is the only memory of what monitors have seen. Nodes are small: kinds, namespaces and lists of owners are shared,
-//!   and a single dependent is stored inline.
+//! - Changes arrive through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], and full sets (complete lists) through
+//!   [`Graph::begin`], [`Graph::include`] and [`Graph::complete`]. Each method reports the resulting [`Work`], sends no
+//!   requests, and depends only on the graph.
+//! - The graph is the only cache of the objects that monitors have seen. Nodes are small: kinds, namespaces and lists of owners
+//!   are shared, and a single dependent is stored inline.
 //! - A change costs time proportional to the number of owners of its object. Only the start or the end of the deletion of an
 //!   owner costs more: it visits the dependents of the owner once.
 //!
@@ -50,19 +50,19 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are released before it is deleted.
 pub const ORPHAN: &str = "orphan";
 
-/// Capacity of the memory of deleted owners. Upstream: 500, which is less than the number of owners in a mass deletion.
+/// Maximum number of remembered identities without an object. Upstream remembers 500, fewer than the owners in a mass deletion.
 const ABSENT: usize = 20_000;
 
 /// Work that follows from a change of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Decide whether the object may stay.
+    /// Decide from the state of the object's owners whether to delete the object.
     Judge(Uid),
-    /// Decide whether the object may stay, after a back-off.
+    /// Decide from the state of the object's owners whether to delete the object, after a back-off.
     JudgeLater(Uid),
-    /// Release the dependents of the object.
+    /// Remove the references to the object from all its dependents.
     Orphan(Uid),
-    /// Reset the back-off of the object, because its node has a new identity and the earlier failures concern the old one.
+    /// Reset the back-off of the object: its node has a new identity, and the earlier failures concern the previous identity.
     Forget(Uid),
     /// Record an Event about an owner reference across namespaces.
     WrongNamespace(Box<WrongNamespace>),
@@ -80,7 +80,7 @@ pub struct WrongNamespace {
 }
 
 impl WrongNamespace {
-    /// Message of the Event, as upstream words it.
+    /// Returns the message of the Event, in the words of upstream.
     pub fn message(&self) -> String {
         let (namespace, owner) = (&self.dependent.namespace, &self.reference);
         format!(
@@ -90,24 +90,25 @@ impl WrongNamespace {
     }
 }
 
-/// The graph of owners.
+/// All objects of the cluster by UID, with their owners and their dependents.
 #[derive(Default)]
 pub struct Graph {
     kinds: Kinds,
     nodes: Slab,
     sources: Sources,
-    /// Further monitors of objects that several monitors see, without the first monitor. Some objects are served in two groups.
+    /// Further monitors of objects that several monitors see, for example of objects that are served in two groups. The monitor
+    /// in `Node::source` is not listed.
     others: HashMap<NodeId, SmallVec<[Source; 1]>>,
     absent: Absent,
 }
 
 impl Graph {
-    /// Returns the number of a kind. The number stays the same while a node, a reference or a monitor in the graph uses the kind.
+    /// Returns the id of a kind. The id stays valid while a node, a reference or a monitor in the graph uses the kind.
     pub fn kind_id(&mut self, api_version: &str, kind: &str) -> KindId {
         self.kinds.id(&api_version.into(), &kind.into())
     }
 
-    /// Returns the kind with this number.
+    /// Returns the kind with this id; an empty kind if the id is not in use.
     pub fn kind(&self, id: KindId) -> &Kind {
         self.kinds.get(id)
     }
@@ -119,37 +120,38 @@ impl Graph {
         self.sources.add(kind)
     }
 
-    /// Number of objects that belong to this monitor. An object that several monitors see belongs to one of them.
+    /// Returns the number of objects that belong to this monitor. An object that several monitors see belongs to one of them.
     pub fn objects_of(&self, source: Source) -> usize {
         self.sources.get(source.number).map_or(0, |census| census.objects as usize)
     }
 
-    /// Number of nodes, including virtual nodes.
+    /// Returns the number of nodes, including virtual nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether the graph has no nodes.
+    /// Returns `true` if the graph contains neither objects nor virtual nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of virtual nodes. Visits every node.
+    /// Counts the virtual nodes. Visits every node.
     pub fn virtual_nodes(&self) -> usize {
         self.nodes.iter().filter(|node| node.is_virtual()).count()
     }
 
-    /// Returns the node with this UID.
+    /// Returns the node with this UID, which may be virtual.
     pub fn node(&self, uid: &Uid) -> Option<&Node> {
         self.nodes.find(uid).map(|id| self.nodes.get(id))
     }
 
-    /// Records that no object has this identity. UIDs are never reused, so the record stays true.
+    /// Records that no object has this identity. UIDs are never reused, so the record never becomes wrong.
     pub fn remember_absent(&mut self, identity: Identity) {
         self.absent.insert(identity);
     }
 
-    /// Whether the owner that `reference` names is known not to exist. `namespace` is the namespace of the dependent.
+    /// Returns `true` if the graph knows that the owner in `reference` does not exist. `namespace` is the namespace of the
+    /// dependent.
     fn is_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
         let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
         let name = (&*reference.name).into();

@@ -18,7 +18,7 @@ use crate::{
     objects::Partial,
 };
 
-/// The sink of one resource, which fills the graph of owners.
+/// The destination of the objects of one monitor: puts them into the graph of owners.
 pub(crate) struct GraphSink {
     collection: Arc<Collection>,
     source: Source,
@@ -36,7 +36,7 @@ impl GraphSink {
     }
 }
 
-/// Each object of a full set is applied as soon as it is read: its metadata is valid even if the rest of the set never arrives.
+/// Each object of a full set is applied when it is read: its metadata is valid even if the rest of the set never arrives.
 impl Sink for GraphSink {
     type Object = Partial;
     type Set = Seen;
@@ -59,7 +59,7 @@ impl Sink for GraphSink {
         self.at_least(entry.meta().resource_version);
     }
 
-    /// No object is foreign to the graph.
+    /// Records only the version. The graph needs every object, so no object is skipped.
     fn foreign(&self, head: &Head<'_>) {
         self.at_least(head.version());
     }
@@ -81,6 +81,6 @@ impl Sink for GraphSink {
         self.collection.graph.lock().objects_of(self.source)
     }
 
-    /// Monitors are never resynced.
+    /// Does nothing, because monitors are never resynced.
     fn replay(&self) {}
 }

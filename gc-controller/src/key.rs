@@ -1,10 +1,10 @@
-//! The key of both queues.
+//! The key of the two queues, for deletions and for orphaning.
 
 use std::fmt;
 
 use common::{meta::Uid, queue::QueueKey};
 
-/// The UID of an object.
+/// An object in a queue, by UID.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectKey(pub Uid);
 
@@ -19,7 +19,7 @@ impl QueueKey for ObjectKey {
         (!text.is_empty()).then(|| Self(Uid::new(text)))
     }
 
-    /// All objects share one tenant, because a UID does not contain the namespace.
+    /// Returns one tenant (the unit for limits on retries) for all objects, because a UID does not contain the namespace.
     fn tenant(&self) -> &'static str {
         ""
     }

@@ -2,10 +2,11 @@
 //!
 //! # What it promises
 //!
-//! No object with an existing owner is deleted, despite crashes, lag or forged references ([`collector::decide`] has the
-//! argument). An object whose owners are all gone is deleted, in one request if the cached metadata is current. An object in
-//! foreground deletion is deleted after the dependents that block it. An object that orphans its dependents is deleted after each
-//! of them has lost its reference. Work that cannot be done yet is retried and shown, and delays no other work.
+//! No object with an existing owner is deleted, not even after a crash, with a stale cache or with a forged reference;
+//! [`collector::decide`] explains why. An object is deleted if none of its owners exists, in one request if the cached metadata
+//! is current. An object in foreground deletion is deleted after the dependents that block it. An object with the deletion
+//! policy `Orphan` is deleted after all dependents have lost their references to it. Work that must wait is shown in
+//! `/debug/explain` and delays no other work.
 //!
 //! # How it is laid out
 //!
@@ -27,30 +28,32 @@
 //!
 //! # Where it differs from upstream
 //!
-//! - Pods, ReplicaSets, Jobs and EndpointSlices are watched as whole objects, of which only the metadata is decoded. This costs
-//!   the server less (`docs/decisions/0018-pace.md`).
+//! - Pods, ReplicaSets, Jobs and EndpointSlices are watched as whole objects, but only their metadata is decoded. Whole objects
+//!   cost the server less (`docs/decisions/0018-pace.md`).
 //! - A `FailedUpdate` Event reports that the server denies a change of owner references because of a missing right or a policy.
-//! - An object is deleted without being read if all its owners are known not to exist; UID and version guard the DELETE. An
-//!   object that changes meanwhile is judged again each time, and never deleted by its UID alone. The same holds for writes of
-//!   owner references: upstream guards them by the UID only, and removes references that a user has just corrected.
-//! - An owner is not looked up if its monitor has seen it as the reference names it and it is not terminating: such an owner
-//!   keeps its dependents. If it has just been deleted, its monitor reports that, and the dependents are judged again. Upstream
-//!   reads each owner each time.
-//! - A 404 that does not name the object proves nothing: the server may not serve the path at the moment.
-//! - An object is judged only when all objects of the kinds of its owners are known. Foreground deletion and orphaning finish
-//!   only when all objects of all kinds are known, except kinds whose watch has failed for a minute and a half.
+//! - If all owners of an object are known not to exist, the object is deleted without being read. The DELETE has the UID and
+//!   the version as preconditions. An object that has changed is read and judged again, and is never deleted by its UID alone.
+//!   Writes of owner references have both preconditions, too. Upstream has only the UID, and removes references that a user has
+//!   just corrected.
+//! - An owner keeps its dependents without a lookup if the graph has the owner under the kind and name of the reference, and
+//!   the owner is not terminating. If the owner has just been deleted, its monitor reports the deletion, and the dependents are
+//!   judged again. Upstream reads each owner each time.
+//! - A 404 that does not name the object is no proof that the object does not exist: the server may not serve the path now.
+//! - An object is judged after all objects of the kinds of its owners have been listed. Foreground deletion and orphaning
+//!   finish after the objects of all kinds have been listed, except kinds with a watch that has failed for a minute and a half.
 //! - A resource that cannot be watched delays only objects with owners of its kind. `/readyz?verbose` and a metric name the
 //!   resource, and the process stays ready. If a resource is no longer served, its watch ends; when the resource returns, its
-//!   objects are looked up. Objects that are also served in another group stay known through that group.
-//! - Objects that wait for a kind that is not served are parked without retries and continue once it is served. A metric counts
-//!   them and `/debug/explain` lists them. Upstream retries each of them with a growing back-off.
-//! - A standby keeps the graph but no queue. When it takes over, it derives the pending work from the graph.
-//! - If two references share a UID and only one is right, the right one is never removed.
-//! - A corrected reference is checked again. Dependents that appear while others are released are released, too.
-//! - A reference with a name that no object can have (`a/b`, `50%`, `..`) has no owner; upstream retries its lookup for ever.
-//! - The kind of an owner may be in lower case, as upstream accepts it. `ConfigMapList` is not a kind; upstream maps it to
-//!   ConfigMaps and may delete a dependent whose owner exists.
-//! - A finalizer is removed only from the object with the right UID.
+//!   objects are looked up. The graph keeps objects that another group also serves.
+//! - An object that waits for a kind that is not served is parked: it is not retried until the kind is served. A metric counts
+//!   parked objects, and `/debug/explain` lists them. Upstream retries each object with a growing back-off.
+//! - A standby keeps the graph, but its queues stay empty. At the take-over, it derives the pending work from the graph.
+//! - If two references of an object share a UID and only one is right, the right one is never removed.
+//! - An object is judged again after a correction of its references. Dependents that appear during the release of other
+//!   dependents are released, too.
+//! - A reference with a name that no object can have (`a/b`, `50%`, `..`) has no owner; upstream retries the lookup for ever.
+//! - The kind in an owner reference may be in lower case, as in upstream. `ConfigMapList` is not a kind; upstream maps it to
+//!   ConfigMaps and may delete a dependent of an existing owner.
+//! - A finalizer is removed from an object only if the object has the expected UID.
 
 pub mod collector;
 pub mod discovery;
@@ -96,25 +99,25 @@ pub const DISCOVERY_PERIOD: Tune = Tune::duration(
     "How often the garbage collector discovers the resources of the API server",
 );
 
-/// Number of objects that each of the two loops processes concurrently.
+/// Number of objects that each of the two loops processes concurrently. Default: 20.
 pub const CONCURRENT_GC_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-gc-syncs", 20, "How many objects the garbage collector processes concurrently");
 
-/// The flag that switches garbage collection off.
+/// Turns garbage collection on or off. Default: on. Must equal the flag of the same name of the API server.
 pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune::switch(
     "enable-garbage-collector",
     true,
     "Whether to collect garbage; must equal the flag of the same name of the API server",
 );
 
-/// The garbage collector: one loop for users, although it runs two.
+/// The garbage collector. Users see one loop; `start` runs two, one for deletions and one for orphaning.
 pub const GARBAGE_COLLECTOR: LoopDefinition =
     LoopDefinition::new("garbage-collector-controller", "garbagecollector", start)
         .known_as("generic-garbage-collector", "garbage-collector-controller");
-/// All loops of this crate.
+/// Loops that the binary `gc-controller` starts.
 pub const LOOPS: &[LoopDefinition] = &[GARBAGE_COLLECTOR];
 
-/// Name, flags and loops of the program.
+/// Name, flags and loops of the binary `gc-controller`.
 pub const DEFINITION: Definition = Definition {
     name: "gc-controller",
     version: env!("CARGO_PKG_VERSION"),
@@ -135,7 +138,7 @@ fn start(context: Context) -> Arc<dyn Running> {
     let orphan = context.queue("garbage_collector_attempt_to_orphan", Backoff::default());
     let metrics = ControllerMetrics::new(&context.metrics);
     let recorder = context.recorder.clone();
-    // A process in shadow mode has no predecessor, so it is never a standby.
+    // A process in shadow mode (it writes nothing) has no predecessor, so it is never a standby.
     let stands_by = !context.settings.shadow();
     let collection = Collection::new(delete.clone(), orphan.clone(), recorder, metrics.clone(), stands_by);
     let collection = Arc::new(collection);

@@ -1,4 +1,4 @@
-//! The garbage collector as a process.
+//! The binary `gc-controller`.
 
 use std::process::ExitCode;
 

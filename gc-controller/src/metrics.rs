@@ -1,19 +1,19 @@
-//! Metrics of the collector other than those of its queues.
+//! Metrics of the collector, except the metrics of its queues.
 
 use common::metrics::{Counter, Gauge, Gauges, Metrics, QueueMetrics, Stability};
 
-/// Metric families of the garbage collector.
+/// Metric families of the garbage collector. Cheap to clone.
 #[derive(Clone)]
 pub struct ControllerMetrics {
-    /// Rounds of discovery that failed, and timeouts of the first full set of a resource.
+    /// Number of failed rounds of discovery and of timeouts of initial lists.
     pub sync_errors: Counter,
-    /// Changes of the graph, under the name of the queue that upstream uses for them.
+    /// Number of changes of the graph, under the name of upstream's queue of graph changes.
     pub changes: QueueMetrics,
-    /// 1 for each watched resource whose watch fails, else 0.
+    /// 1 for each resource with a failing watch, 0 for each other watched resource.
     pub failing: Gauges,
-    /// Number of nodes in the graph, including virtual nodes.
+    /// Number of nodes in the graph, including virtual nodes, which no active monitor has seen.
     pub nodes: Gauge,
-    /// Number of parked objects.
+    /// Number of objects that wait for a kind to be served or listed.
     pub parked: Gauge,
 }
 

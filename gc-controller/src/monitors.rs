@@ -1,12 +1,11 @@
 //! Monitors: one informer for each resource that can be collected, started and stopped as the server serves resources.
 //!
 //! - A resource that cannot be listed delays only objects with owners of its kind.
-//! - If discovery of a group fails, the resources of the group keep their monitors, provided that their first full set is
-//!   complete.
-//! - A resource that is no longer served loses its monitor. If it returns, it gets a new one; until then its objects are virtual
-//!   in the graph and are looked up.
+//! - If discovery of a group fails, resources of the group keep their monitor if its initial list is complete.
+//! - A resource that is no longer served loses its monitor, and its objects become virtual in the graph: they are looked up. If
+//!   the resource returns, it gets a new monitor.
 //!
-//! Upstream: `garbagecollector.go`, `Sync`, and `graph_builder.go`, `syncMonitors`. There a round waits for its monitors, a
+//! Upstream: `garbagecollector.go`, `Sync`, and `graph_builder.go`, `syncMonitors`. An upstream round waits for its monitors, a
 //! monitor that fails to start prevents the start of the others, and a removed monitor continues to watch.
 
 use std::{
@@ -45,23 +44,23 @@ use crate::{
     parked::{Awaited, QueueId},
 };
 
-/// Resources with many objects that other clients watch, too: they are watched as whole objects, and only the metadata is
-/// decoded.
+/// Group and plural of resources with many objects that other clients watch, too. They are watched as whole objects, and only
+/// the metadata is decoded.
 ///
 /// An API server encodes a whole object once for all its watches, but the metadata separately for each watch and event. For
-/// thousands of Pods this encoding costs more than the transfer of the rest.
+/// thousands of Pods, this encoding costs more than the transfer of whole objects.
 const WHOLE: [(&str, &str); 4] =
     [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("discovery.k8s.io", "endpointslices")];
-/// How long work is held back for resources whose first full set is missing.
+/// How long work is held back until the initial lists of all resources are complete.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
-/// Number of consecutive failures after which a resource may count as broken.
+/// Number of consecutive failures after which a silent resource counts as broken.
 const LASTING: u32 = 3;
-/// Period of the check for broken resources while an object waits until all objects are known.
+/// Period of the check for broken resources while an object waits for the initial lists of all resources.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Pause between attempts until discovery has succeeded once.
+/// Pause between attempts at discovery before its first success.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// How long a new leader waits for its caches to reach the version of the last write of its predecessor. Objects that the caches
-/// do not contain yet are looked up.
+/// How long a new leader waits for its caches to reach the version of its predecessor's last write. Owners that the caches do
+/// not contain yet are looked up.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 struct Monitor {
@@ -73,24 +72,24 @@ struct Monitor {
 struct Watched {
     served: Served,
     monitors: BTreeMap<Resource, Monitor>,
-    /// The watched version of each resource, by group and plural.
+    /// The resource, with the watched version, by group and plural.
     by_name: BTreeMap<(&'static str, &'static str), Resource>,
 }
 
-/// All monitors of the process, and the result of the last discovery.
+/// All monitors of the process, and the result of the last successful discovery.
 pub(crate) struct Monitors {
     api: Api,
     reading: Config,
     collection: Arc<Collection>,
     metrics: ControllerMetrics,
     watched: Mutex<Watched>,
-    /// Whether the first full sets are complete or have timed out, so that work may begin.
+    /// Whether work may begin: the initial lists are complete or have timed out.
     ready: watch::Sender<bool>,
-    /// Error of the last discovery and the time of the first failure in a row; `None` after a success.
+    /// Error of the last discovery and the time of the first failure in a row; `None` after a successful discovery.
     error: Mutex<Option<(String, Instant)>>,
 }
 
-/// Futures that end with the first full set of a new monitor.
+/// Futures that end when a new monitor has completed its initial list.
 type Firsts = FuturesUnordered<BoxFuture<'static, bool>>;
 
 impl Monitors {
@@ -119,7 +118,7 @@ impl Monitors {
     async fn run(self: Arc<Self>, period: Duration) {
         let mut firsts = Firsts::new();
         let mut known = false;
-        // Deadline for the first full sets after the last change of the monitors.
+        // Deadline for the initial lists of the monitors that the last change started.
         let mut due = None;
         loop {
             let changed = self.round(&mut firsts).await;
@@ -139,7 +138,7 @@ impl Monitors {
         }
     }
 
-    /// Waits for the next round of discovery. Meanwhile enqueues parked objects as soon as their condition is true.
+    /// Waits for the next round of discovery. Meanwhile enqueues each parked object when its condition becomes true.
     async fn rest(&self, pause: Duration, firsts: &mut Firsts, due: &mut Option<Instant>) {
         let clock = self.api.clock();
         let parked = &self.collection.parked;
@@ -166,7 +165,7 @@ impl Monitors {
         }
     }
 
-    /// Counts and logs a timeout of first full sets.
+    /// Counts and logs that initial lists have timed out.
     fn complain(&self) {
         self.metrics.sync_errors.inc();
         tracing::warn!(resources = ?self.unsynced(), "Timed out waiting for some resources, proceeding without them");
@@ -205,7 +204,7 @@ impl Monitors {
         let mut wanted = served.collected.clone();
         let stay = monitors.iter().filter(|(r, monitor)| is_silent(r) && monitor.informer.is_synced());
         wanted.extend(stay.map(|(r, _)| *r));
-        // A kind of a stale group keeps the resource that served it before.
+        // A kind of a group with failed discovery keeps its previous resource.
         for (kind, resource) in kinds.iter().filter(|(_, r)| is_silent(r)) {
             served.kinds.entry(kind.clone()).or_insert(*resource);
         }
@@ -246,7 +245,7 @@ impl Monitors {
         self.watched.lock().monitors.values().map(|monitor| Arc::clone(&monitor.informer)).collect()
     }
 
-    /// Returns the state of the monitor for a kind, and the resource if the kind is served.
+    /// Returns the state of the monitor for a kind, and the resource that serves the kind; `None` if the kind is not served.
     pub(crate) fn known(&self, kind: &Kind) -> (OwnerKind, Option<Resource>) {
         let watched = self.watched.lock();
         let Some(resource) = watched.served.kinds.get(kind).copied() else { return (OwnerKind::Unknown, None) };
@@ -259,7 +258,7 @@ impl Monitors {
         (known, Some(resource))
     }
 
-    /// Parks an object until `awaited` is true. If it is true already, the object is enqueued at once.
+    /// Parks an object until `awaited` is true. If the condition is already true, the object is enqueued immediately.
     pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: Awaited) {
         self.collection.parked.park(queue, key, awaited.clone());
         if self.is_there(&awaited) {
@@ -281,34 +280,34 @@ impl Monitors {
         }
     }
 
-    /// Returns the resource that serves a kind.
+    /// Returns the resource that serves a kind; `None` if the kind is not served.
     pub(crate) fn resource(&self, kind: &Kind) -> Option<Resource> {
         self.watched.lock().served.kinds.get(kind).copied()
     }
 
-    /// Returns the names of resources whose first full set is not complete.
+    /// Returns the names of resources without a complete initial list.
     pub(crate) fn unsynced(&self) -> Vec<String> {
         let watched = self.watched.lock();
         watched.monitors.iter().filter(|(_, m)| !m.informer.is_synced()).map(|(r, _)| r.to_string()).collect()
     }
 
-    /// Returns the names of unsynced resources that are not broken. Foreground deletion and orphaning wait for them, because they
-    /// may contain dependents. A resource is broken after several failures in a row without a success for as long as a watch may
-    /// be silent.
+    /// Returns the names of resources without a complete initial list, except broken ones. Foreground deletion and orphaning
+    /// wait for these resources, which may contain dependents. A resource is broken if its watch fails repeatedly and is silent
+    /// for longer than allowed.
     pub(crate) fn coming(&self) -> Vec<String> {
         let watched = self.watched.lock();
         let coming = |m: &Monitor| !m.informer.is_synced() && !is_broken(&m.informer);
         watched.monitors.iter().filter(|(_, m)| coming(m)).map(|(r, _)| r.to_string()).collect()
     }
 
-    /// Returns the resources whose watch fails, each with the last error.
+    /// Returns the resources with a failing watch, each with the last error.
     pub(crate) fn failing(&self) -> Vec<(Resource, String)> {
         let watched = self.watched.lock();
         let error = |(r, m): (&Resource, &Monitor)| m.informer.state().error.map(|(error, _)| (*r, error));
         watched.monitors.iter().filter_map(error).collect()
     }
 
-    /// Returns a message for each resource whose watch has been silent for longer than allowed.
+    /// Returns a message for each resource with a watch that has been silent for longer than allowed.
     fn lost(&self) -> Vec<String> {
         self.informers().iter().filter_map(|informer| informer.lost_touch()).collect()
     }
@@ -330,7 +329,7 @@ impl Monitors {
         self.metrics.parked.set(self.collection.parked.len() as _);
     }
 
-    /// Returns the number of objects, the version and the state of each monitor.
+    /// Returns each resource with its number of objects, its version and the state of its informer.
     pub(crate) fn states(&self) -> Vec<(Resource, usize, Version, State)> {
         let watched = self.watched.lock();
         let one = |(r, m): (&Resource, &Monitor)| (*r, m.informer.len(), m.informer.version(), m.informer.state());
@@ -338,19 +337,19 @@ impl Monitors {
     }
 }
 
-/// Whether the watch of a resource has failed repeatedly and has been silent for longer than allowed.
+/// Returns whether the watch of a resource has failed repeatedly and has been silent for longer than allowed.
 fn is_broken(informer: &SinkInformer<GraphSink>) -> bool {
     let failures = informer.state().error.map_or(0, |(_, failures)| failures);
     failures >= LASTING && informer.lost_touch().is_some()
 }
 
-/// Returns the first message and the number of the others.
+/// Returns the first message and the number of further messages; `None` without messages.
 fn few(all: &[String]) -> Option<String> {
     let (first, others) = all.split_first()?;
     Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
 }
 
-/// All monitors as one informer, which is synced when work may begin.
+/// All monitors as one informer, which counts as synced when work may begin.
 impl AnyInformer for Monitors {
     fn resource(&self) -> Resource {
         Partial::RESOURCE
@@ -383,8 +382,8 @@ impl AnyInformer for Monitors {
         *self.ready.borrow()
     }
 
-    /// Contact is lost if discovery fails, or every watch is silent, for longer than a watch may be silent. A single resource
-    /// that cannot be watched does not count, see [`Monitors::troubles`].
+    /// Returns a message if discovery fails, or every watch is silent, for longer than a watch may be silent. One silent watch
+    /// is not enough: [`Monitors::troubles`] reports it.
     fn lost_touch(&self) -> Option<String> {
         let error = self.error.lock().clone();
         if let Some((error, since)) = error {

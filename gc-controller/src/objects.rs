@@ -11,7 +11,7 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-/// An object of any kind.
+/// The metadata of an object of any kind.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Partial {
     /// Metadata without labels and annotations, because a cluster may have a million objects.
@@ -19,7 +19,7 @@ pub(crate) struct Partial {
     pub(crate) metadata: Meta,
 }
 
-/// The decoded fields of the metadata.
+/// The fields of `metadata` that are decoded.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Lean {
@@ -54,7 +54,7 @@ fn lean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
 }
 
 impl Object for Partial {
-    /// A placeholder: each monitor watches its own resource.
+    /// A placeholder: each monitor watches the resource that it was started for.
     const RESOURCE: Resource = Resource {
         group: "meta.k8s.io",
         version: "v1",
@@ -74,12 +74,12 @@ impl Object for Partial {
     }
 }
 
-/// Whether the metadata contains this finalizer.
+/// Returns whether the metadata contains this finalizer.
 pub(crate) fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|own| own == finalizer)
 }
 
-/// Whether the object is terminating and has this finalizer.
+/// Returns whether the object is terminating and has this finalizer.
 pub(crate) fn waits_with(meta: &Meta, finalizer: &str) -> bool {
     meta.is_deleting() && has_finalizer(meta, finalizer)
 }

@@ -28,7 +28,7 @@ mod observe;
 mod plan;
 mod snapshot;
 
-/// Removes the references of the dependents, and then the finalizer `orphan` of the owner.
+/// Removes the references of dependents to an owner, and then the finalizer `orphan` of the owner.
 pub struct Orphaner {
     pub(crate) collection: Arc<Collection>,
     pub(crate) monitors: Arc<Monitors>,

@@ -1,5 +1,5 @@
-//! Parked objects. Each waits until a kind is served or until all objects of a kind are known. No event of the object itself
-//! reports this.
+//! Parked objects: each waits until a kind is served, or until all objects of a kind are known. No event of the object reports
+//! either.
 //!
 //! A parked object costs nothing while it waits: the periodic check visits conditions, not objects.
 
@@ -25,7 +25,7 @@ const NAMED: usize = 10;
 pub enum Awaited {
     /// A resource of this kind is served.
     Served(Kind),
-    /// All objects of this kind are known.
+    /// All objects of this kind are known: the initial list is complete.
     Known(Kind),
     /// All objects of all kinds are known, except kinds whose watch has failed for a long time.
     Everything,
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-/// All parked objects.
+/// The parked objects of the two queues, by condition.
 #[derive(Default)]
 pub(crate) struct Parked {
     state: Mutex<State>,
@@ -77,12 +77,12 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// Parks an object for this condition; replaces its earlier condition.
+    /// Parks an object for this condition, which replaces an earlier condition of the object.
     pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: Awaited) {
         let mut state = self.state.lock();
         let who = (queue, key);
         state.remove(&who);
-        // The other conditions are checked after discovery and first full sets, so they need no timer.
+        // Conditions other than `Everything` are checked after discovery and initial lists, so they need no timer.
         let first = awaited == Awaited::Everything && !state.by.contains_key(&awaited);
         state.by.entry(awaited.clone()).or_default().insert(who.clone());
         state.of.insert(who, awaited);
@@ -92,7 +92,7 @@ impl Parked {
         }
     }
 
-    /// Removes an object that no longer waits.
+    /// Removes an object that is no longer parked for this queue.
     pub(crate) fn leave(&self, queue: QueueId, key: &ObjectKey) {
         let mut state = self.state.lock();
         if !state.of.is_empty() {
@@ -100,12 +100,12 @@ impl Parked {
         }
     }
 
-    /// Returns all conditions that objects wait for.
+    /// Returns all conditions that parked objects wait for.
     pub(crate) fn awaited(&self) -> Vec<Awaited> {
         self.state.lock().by.keys().cloned().collect()
     }
 
-    /// Whether an object waits for a condition that needs a periodic check.
+    /// Returns whether an object waits for [`Awaited::Everything`], which needs a periodic check.
     pub(crate) fn is_watched(&self) -> bool {
         self.state.lock().by.contains_key(&Awaited::Everything)
     }
@@ -120,7 +120,7 @@ impl Parked {
         all
     }
 
-    /// Removes the objects for which `is_known` is false.
+    /// Keeps only the objects for which `is_known` is true.
     pub(crate) fn retain(&self, is_known: impl Fn(&ObjectKey) -> bool) {
         let mut state = self.state.lock();
         let gone: Vec<(QueueId, ObjectKey)> = state.of.keys().filter(|(_, key)| !is_known(key)).cloned().collect();
@@ -129,12 +129,12 @@ impl Parked {
         }
     }
 
-    /// Number of parked objects.
+    /// Returns the number of parked objects.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().of.len()
     }
 
-    /// Returns the conditions with the number of their objects and some of the keys.
+    /// Returns each condition with the number of its objects and the first of their keys.
     pub(crate) fn explain(&self) -> Value {
         let state = self.state.lock();
         let one = |(awaited, all): (&Awaited, &BTreeSet<(QueueId, ObjectKey)>)| {

@@ -1,4 +1,4 @@
-//! The object of a request, and the meaning of the answers.
+//! The object that a request concerns, and the interpretation of the server's answers.
 
 mod finalizer;
 
@@ -18,12 +18,12 @@ use crate::{
     objects::Partial,
 };
 
-/// Maximum number of attempts to judge or write an object in one sync when the object changes before each write.
+/// Maximum number of attempts in one sync to judge or write an object that changes before each write.
 pub(crate) const TRIES: u32 = 4;
 /// The activity that errors name when owner references are written.
 pub(crate) const CHANGING_REFERENCES: &str = "changing the owner references of";
 
-/// Returns the reference for Events about the object of a sync, and its UID.
+/// Returns the reference for Events about the object of a sync, and the UID of the object.
 pub(crate) fn object(view: &View) -> (ObjectRef, Uid) {
     (object_ref(&view.identity, &view.kind), view.identity.uid.clone())
 }
@@ -51,7 +51,7 @@ pub(crate) struct Place {
 
 /// Result of a live read of an object.
 pub(crate) enum Live {
-    /// The object is as expected. Only a forecast has this result.
+    /// The object is assumed to be as expected, because a forecast (a sync without requests) reads nothing.
     AsExpected,
     Is(Meta),
     /// No object has this name, or another object has it.
@@ -64,7 +64,7 @@ impl Place {
         Self { resource, namespace: namespace.clone(), name: Arc::clone(name), uid: uid.clone() }
     }
 
-    /// Whether an object can have this name: the API server does not validate the names in owner references.
+    /// Returns whether an object can have this name. The API server does not validate the names in owner references.
     pub(crate) fn can_exist(&self) -> bool {
         can_be_name(&self.name)
     }
@@ -97,25 +97,25 @@ impl Place {
         Meta { namespace, name, uid, ..Meta::default() }
     }
 
-    /// Resource, namespace and name in the form of messages.
+    /// Returns resource, namespace and name, as messages show them.
     pub(crate) fn title(&self) -> String {
         let Self { resource, namespace, name, .. } = self;
         let slash = if namespace.is_empty() { "" } else { "/" };
         format!("{resource} {namespace}{slash}{name}")
     }
 
-    /// Returns the error for a refused request about the object.
+    /// Returns the error for a refused request. `doing` is the activity in the message, such as `reading`.
     pub(crate) fn refused(&self, doing: &str, refusal: &Refusal) -> Failed {
         Failed::request(&format!("{doing} {}", self.title()), refusal)
     }
 
-    /// Returns the error for an object that changed before each attempt to write it.
+    /// Returns the error for an object that changed before each of [`TRIES`] attempts to write it.
     pub(crate) fn changing(&self) -> Failed {
         Failed::new("changing", format!("{} changed before each attempt to write it", self.title()))
     }
 }
 
-/// Records an Event on the object of the sync if the server denied a change of owner references: the object stays unchanged until
+/// Records an Event on the object of the sync if the server denied a change of owner references. The change stays denied until
 /// a right is granted, or a policy or a webhook is changed.
 pub(crate) fn report_denied<N: Note>(failed: &Failed, io: Io<'_, N>) {
     if failed.is_denied() {
@@ -128,7 +128,7 @@ pub(crate) fn unserved(kind: &Kind) -> Failed {
     Failed::new("unserved", format!("kind {} of {} is not served", kind.kind, kind.api_version))
 }
 
-/// Whether the server answered that no object has this name.
+/// Returns whether the server answered that no object has this name.
 ///
 /// The server also answers 404 for a path that it does not serve, for example while a CustomResourceDefinition is added or
 /// removed.
@@ -137,7 +137,7 @@ pub(crate) fn says_absent(refusal: &Refusal) -> bool {
         if status.reason == "NotFound" && !status.message.starts_with("the server could not find the requested resource"))
 }
 
-/// Whether the server does not support patches of this format.
+/// Returns whether the server refused the format of the patch.
 pub(crate) fn is_unsupported(refusal: &Refusal) -> bool {
     matches!(&refusal.error, api::Error::Status(status) if status.code == 415)
 }

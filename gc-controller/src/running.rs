@@ -1,4 +1,4 @@
-//! The running collector with both of its loops, or a switched-off collector.
+//! The running collector with its two loops, or a collector that is switched off.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::{collection::Collection, monitors::Monitors};
 
-/// Both loops, with diagnostics of the graph and the monitors.
+/// The loops for deletions and for orphaning, with diagnostics of the graph and the monitors.
 pub(crate) struct Collecting {
     pub(crate) loops: Pair,
     pub(crate) collection: Arc<Collection>,
@@ -64,7 +64,7 @@ impl Running for Collecting {
     }
 }
 
-/// A collector that is switched off: it watches nothing and does nothing.
+/// A collector that is switched off: it watches nothing and writes nothing.
 pub(crate) struct Off;
 
 impl Running for Off {

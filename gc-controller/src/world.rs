@@ -18,17 +18,16 @@ use crate::{
 pub(crate) const MAPS: Resource =
     Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
 
-/// A graph, and the work that followed from its changes.
+/// A graph, and the work that followed from its last changes.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) graph: Graph,
     pub(crate) work: Vec<Work>,
-    /// Monitors by kind.
     sources: BTreeMap<String, Source>,
     version: u64,
 }
 
-/// An object: its kind, and its metadata in JSON.
+/// A test object: its kind, and its metadata in JSON.
 #[derive(Clone)]
 pub(crate) struct Thing {
     kind: &'static str,
@@ -65,7 +64,7 @@ impl Thing {
         self.owner_as("ConfigMap", name, name, false)
     }
 
-    /// Adds a ConfigMap as owner whose foreground deletion is blocked.
+    /// Adds a ConfigMap as owner, with a reference that blocks the owner's foreground deletion.
     pub(crate) fn blocking(self, name: &str) -> Self {
         self.owner_as("ConfigMap", name, name, true)
     }
@@ -107,26 +106,26 @@ impl World {
         source
     }
 
-    /// Returns the metadata of the object with the next resourceVersion.
+    /// Returns the metadata of the object with the next version.
     pub(crate) fn written(&mut self, thing: &Thing) -> Meta {
         self.version += 1;
         Meta { resource_version: Version::parse(&self.version.to_string()), ..thing.meta() }
     }
 
-    /// Writes the object and lets its monitor see the new version.
+    /// Writes the object, lets its monitor see the new version, and returns the resulting work.
     pub(crate) fn put(&mut self, thing: &Thing) -> Vec<String> {
         let meta = self.written(thing);
         self.see(thing, &meta)
     }
 
-    /// Lets the monitor see the object with this metadata.
+    /// Lets the monitor see the object with this metadata, and returns the resulting work.
     pub(crate) fn see(&mut self, thing: &Thing, meta: &Meta) -> Vec<String> {
         let source = self.source(thing.kind);
         self.graph.put(source, meta, &mut self.work);
         self.take()
     }
 
-    /// Reads a full set of this kind, and completes it if `complete` is true.
+    /// Reads a full set (a complete list) of this kind, and completes it if `complete` is true. Returns the resulting work.
     pub(crate) fn full_set(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
         let source = self.source(kind);
         let mut seen = self.graph.begin(source);
@@ -184,7 +183,7 @@ impl World {
     }
 }
 
-/// Returns the view of ConfigMap `c` in a graph of these objects.
+/// Returns the view of ConfigMap `c` from a graph of these objects.
 pub(crate) fn view(things: &[Thing]) -> View {
     let mut world = World::default();
     for thing in things {
@@ -193,12 +192,12 @@ pub(crate) fn view(things: &[Thing]) -> View {
     world.graph.view(&Uid::new("c")).unwrap()
 }
 
-/// Returns the first owner of an object, with these states.
+/// Returns the first owner in `view`, with this state of its kind and this state in the graph.
 pub(crate) fn owner(view: &View, kind: OwnerKind, state: OwnerState) -> Owner {
     Owner { reference: view.owners[0].clone(), kind, resource: Some(MAPS), state }
 }
 
-/// Returns a snapshot of an object with these owners.
+/// Returns a snapshot in which the object has these owners and all monitors are synced.
 pub(crate) fn snapshot(view: View, owners: Vec<Owner>) -> Snapshot {
     let now = Timestamp::UNIX_EPOCH;
     Snapshot { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }

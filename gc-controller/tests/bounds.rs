@@ -1,6 +1,6 @@
 //! The cost of an object depends on its size only, not on the content of its owner references.
 //!
-//! This is a separate process, because it limits the memory of the process: an allocation beyond the limit aborts it.
+//! These tests run in their own process, because they limit its memory: an allocation beyond the limit aborts the process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -29,17 +29,17 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Bytes that may be allocated independently of the references.
+/// Bytes that may be allocated in addition to the bytes for references.
 const BASE: usize = 1 << 20;
 /// Bytes that may be allocated for each byte of references: for the graph, a view and a decision together.
 const FACTOR: usize = 16;
 
 const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
 
-/// The memory limit applies to the whole process, so only one test runs at a time.
+/// Serializes the tests, because the memory limit applies to the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// References as an attacker may write them, up to the size of the largest object that a server stores.
+/// Generates references as an attacker may write them, up to the size of the largest object that a server stores.
 fn any_references() -> impl Strategy<Value = Vec<Value>> {
     let count = prop::sample::select(vec![0_usize, 1, 2, 100, 5000]);
     let uids = prop::sample::select(vec![1_usize, 3, usize::MAX]);
@@ -68,7 +68,7 @@ fn meta(version: usize, references: &[Value], deleting: bool) -> Meta {
     serde_json::from_str(&meta.to_string()).unwrap()
 }
 
-/// Returns the snapshot of the object, under the assumption that the kinds of all owners are served and synced.
+/// Returns the snapshot of object `c`. The kinds of all owners are assumed to be served and synced.
 fn snapshot(graph: &mut Graph) -> Snapshot {
     let mut view = graph.view(&Uid::new("c")).unwrap();
     let owner = |(reference, state): (OwnerRef, &OwnerState)| Owner {
@@ -82,7 +82,7 @@ fn snapshot(graph: &mut Graph) -> Snapshot {
     Snapshot { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
 }
 
-/// Applies these states of one object one after the other, and judges each.
+/// Applies these states of one object in their order, judges each, and returns its numbers of keys and of explanation lines.
 fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usize)> {
     let mut costs = Vec::new();
     for state in states {

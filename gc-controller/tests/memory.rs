@@ -17,7 +17,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const BUDGET: usize = 200;
 const APPLICATIONS: usize = 10_000;
 
-/// A cluster, filled object by object through monitors.
+/// A cluster under construction. Each object reaches the graph through the monitor of its kind.
 struct World {
     graph: Graph,
     sources: Vec<(&'static str, Source)>,
@@ -26,7 +26,7 @@ struct World {
     names: usize,
 }
 
-/// Returns the owner references of an object with this only owner.
+/// Returns a list with one owner reference: a controller reference that blocks the owner's deletion.
 fn owner(kind: &str, name: &str, uid: &Uid) -> Owners {
     let reference = OwnerRef {
         api_version: "apps/v1".into(),
@@ -85,9 +85,9 @@ impl World {
     }
 }
 
-/// Returns the bytes per object of a cluster in addition to the name.
+/// Returns the average number of bytes for an object in the graph, without the bytes of its name.
 fn cost(build: impl Fn(&mut World, usize)) -> usize {
-    // Allocations that happen only once are done by this first build.
+    // The first build makes the allocations that happen only once in a process.
     let mut first = World::new();
     build(&mut first, 0);
     let before = ALLOCATOR.allocated();
@@ -102,7 +102,7 @@ fn cost(build: impl Fn(&mut World, usize)) -> usize {
     each
 }
 
-/// Only one test measures at a time.
+/// Serializes the tests, because an allocation of another test would change the measurement.
 static MEASURING: Mutex<()> = Mutex::new(());
 
 /// GC-17.

@@ -1,10 +1,10 @@
-//! Sets of completion indexes, with the text form of a Job's status.
+//! Sets of completion indexes, and their text in the status of a Job, such as `1,3-5`.
 //!
-//! A set is a list of intervals, so that its size is proportional to its text, not to the number of indexes.
+//! A set is a list of intervals, so that its size is proportional to its text and not to the number of indexes.
 
 use std::fmt;
 
-/// Consecutive indexes, including both ends.
+/// The indexes from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interval {
     first: u32,
@@ -13,7 +13,7 @@ struct Interval {
 
 /// A set of completion indexes.
 ///
-/// Intervals are sorted, do not touch and are never empty, so that equal sets are equal values.
+/// Sets with the same indexes are equal, because the intervals are sorted, do not touch and are never empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexSet {
     intervals: Vec<Interval>,
@@ -47,7 +47,7 @@ impl IndexSet {
         Self::from_intervals(out)
     }
 
-    /// Sorts intervals and joins those that touch.
+    /// Builds a set from intervals in any order; joins intervals that touch or overlap.
     fn from_intervals(mut intervals: Vec<Interval>) -> Self {
         if !intervals.is_sorted_by_key(|i| i.first) {
             intervals.sort_by_key(|i| i.first);
@@ -67,7 +67,7 @@ impl IndexSet {
         self.intervals.iter().map(|i| (i.last - i.first) as usize + 1).sum()
     }
 
-    /// Whether there are no indexes.
+    /// True if the set contains no index.
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()
     }
@@ -78,14 +78,14 @@ impl IndexSet {
         self.intervals.get(at).is_some_and(|i| i.first <= index)
     }
 
-    /// Adds indexes, given in any order.
+    /// Returns the set with more indexes, given in any order.
     #[must_use]
     pub fn with(mut self, more: impl IntoIterator<Item = u32>) -> Self {
         self.intervals.extend(more.into_iter().map(|index| Interval { first: index, last: index }));
         Self::from_intervals(self.intervals)
     }
 
-    /// Returns the union of both sets.
+    /// Returns the indexes that are in this set or in `other`.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() {
@@ -94,7 +94,7 @@ impl IndexSet {
         Self::from_intervals(self.intervals.iter().chain(&other.intervals).copied().collect())
     }
 
-    /// Returns the number of indexes in both sets.
+    /// Returns the number of indexes that are in this set and in `other`.
     pub fn overlap(&self, other: &Self) -> usize {
         let (mut a, mut b, mut count) = (0, 0, 0);
         while let (Some(x), Some(y)) = (self.intervals.get(a), other.intervals.get(b)) {
@@ -107,7 +107,7 @@ impl IndexSet {
         count
     }
 
-    /// Returns the indexes that are not in the other set.
+    /// Returns the indexes of this set that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut intervals = Vec::with_capacity(self.intervals.len() + other.intervals.len());
@@ -137,7 +137,7 @@ impl IndexSet {
     }
 }
 
-/// Increasing numbers, separated by commas; three or more in a row as `first-last`.
+/// Writes increasing numbers, separated by commas; three or more consecutive numbers as `first-last`.
 impl fmt::Display for IndexSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, Interval { first, last }) in self.intervals.iter().enumerate() {
@@ -154,7 +154,7 @@ impl fmt::Display for IndexSet {
     }
 }
 
-/// Parses a decimal number as Go does: an optional plus sign, and leading zeros. Numbers beyond `u32` saturate.
+/// Parses a decimal number as Go does, with an optional plus sign and leading zeros. Numbers beyond `u32` saturate.
 fn number(text: &str) -> Option<u32> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

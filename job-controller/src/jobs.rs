@@ -1,6 +1,6 @@
 //! The loop that syncs Jobs; [`decide`] lists the steps of a sync.
 //!
-//! [`memory`] holds what the process remembers of each Job, and `gangs` the caches of Workloads and `PodGroups`.
+//! [`memory`] holds the state that this process remembers for each Job, and `gangs` the caches of Workloads and `PodGroups`.
 
 pub mod decide;
 pub mod memory;
@@ -47,7 +47,7 @@ use crate::{
     orphans::key::Orphan,
 };
 
-/// Syncs Jobs: creates, deletes and counts their Pods.
+/// The controller that creates, deletes and counts the Pods of Jobs.
 pub struct JobController {
     context: Context,
     queue: Queue<Key>,
@@ -64,7 +64,7 @@ pub struct JobController {
 }
 
 impl JobController {
-    /// Registers the handlers, which add keys to `queue` and `orphans`.
+    /// Builds the controller and registers its event handlers, which add keys to `queue` and `orphans`.
     pub fn new(context: Context, queue: Queue<Key>, orphans: Queue<Orphan>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = context.ledger();
@@ -166,7 +166,7 @@ impl Controller for JobController {
     }
 
     fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Scheduling> {
-        // An object that cannot be decoded counts as unknown.
+        // `None` if a cached Workload or `PodGroup` cannot be decoded.
         self.gangs.as_ref()?.scheduling(&snapshot.job).ok()
     }
 
@@ -181,13 +181,13 @@ impl Controller for JobController {
     fn waiting(&self, key: &Key) {
         let Some(uid) = self.uid(key) else { return };
         let awaited = self.await_write(&key.namespace, &uid);
-        // The event that showed the write may have arrived before the wait was recorded.
+        // The cache may have reached the awaited version before the wait was recorded. Then no event enqueues the Job.
         if self.await_write(&key.namespace, &uid) != awaited || (awaited.is_none() && !self.memory.of(&uid).finished) {
             self.queue.add(key.clone(), Priority::Normal);
         }
     }
 
-    /// Forgets a finished or deleted Job again: its last sync may have created a memory after the event that removed it.
+    /// Enqueues a finished or deleted Job for the orphan loop, which drops the memory that this sync may have created.
     fn after_sync(&self, snapshot: &Snapshot) {
         let meta = &snapshot.job.metadata;
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();

@@ -1,22 +1,22 @@
-//! Jobs: runs Pods until enough of them have succeeded, and counts every Pod once.
+//! The Job controller: runs the Pods of each Job until enough of them have succeeded, and counts every Pod once.
 //!
 //! # What it promises
 //!
-//! Each finished Pod of a Job adds one to `succeeded` or to `failed` (or its index to `completedIndexes`), exactly once, in spite
-//! of crashes, lagging caches and lost answers. A finalizer prevents the removal of a Pod before it is counted, and the status
-//! lists a counted Pod until its finalizer is removed, so that it is not counted again ([`jobs::decide::track`]). No more Pods
-//! are active than wanted. No Pod is created while the Job is suspended, terminating or finished, or while the caches do not show
-//! the last writes of this process. The status first announces how the Job will end, and reports the end once every Pod is
-//! counted.
+//! Each finished Pod of a Job adds one to `status.succeeded` or `status.failed`, or its index to `status.completedIndexes`. This
+//! happens exactly once, in spite of crashes, stale caches and lost answers. A finalizer keeps the Pod until the status lists its
+//! UID, and the status lists the UID until the finalizer is removed ([`jobs::decide::track`]). A Job has at most the wanted
+//! number of active Pods. No Pod is created while the Job is suspended, terminating or finished, or while the caches do not show
+//! the last writes of this process. The status first announces the end of a Job (`SuccessCriteriaMet` or `FailureTarget`). It
+//! reports the end (`Complete` or `Failed`) after every Pod is counted.
 //!
 //! A second loop deletes finished Jobs after their time to live ([`ttl`]).
 //!
 //! # How it is laid out
 //!
 //! ```text
-//! jobs/     Jobs: Pods are created, deleted and counted
-//! orphans/  Pods that carry the finalizer and have no Job that counts them
-//! ttl/      finished Jobs whose time to live has passed
+//! jobs/     the loop that creates, deletes and counts the Pods of Jobs
+//! orphans/  the loop that removes the finalizer from Pods that no Job counts
+//! ttl/      the loop that deletes finished Jobs after their time to live
 //! ```
 //!
 //! Each loop consists of the same files:
@@ -27,33 +27,33 @@
 //!
 //! # Where it differs from upstream
 //!
-//! The reasons are in `docs/decisions/0006-jobs.md`, and for the first point in `docs/decisions/0016-filters.md`.
+//! The reasons for these differences are in `docs/decisions/0006-jobs.md`, and for the first one in
+//! `docs/decisions/0016-filters.md`.
 //!
-//! - Only Pods whose restart policy is not `Always` are watched. A Job neither adopts nor counts a Pod with restart policy
-//!   `Always`, and the tracking finalizer of such a Pod stays.
-//! - Expectations are kept by identity, in `common`'s ledger, and memories ([`jobs::memory`]) by UID: a recreated Job with the
-//!   same name does not wait for its predecessor. Both depend on the caches, not on the events that arrived.
-//! - A status is patched with a precondition on the version it was computed from. It reports the true number of active Pods also
-//!   while a replacement waits (kubernetes/kubernetes#139428), its index sets are disjoint, its end is not before its start, and
-//!   a Job that ends while it is suspended has a start time, because servers reject any other status forever. A Job that wanted
-//!   no Pods has no start time, unless the server insists.
-//! - A Pod that was counted as failed because it was terminating is not counted again if it succeeds after all.
-//! - Pods that still run when a Job has succeeded lose their finalizer before they are deleted, not after: if this process dies
-//!   in between, the next leader does not count them as failed.
-//! - If the list of Pods being counted is full, only Pods that would make it longer wait.
-//! - An index in back-off delays no other index. Failures before a restart of this process still cause a back-off
-//!   (kubernetes/kubernetes#114650) while their Pods exist. A failure with a time in the future, from the clock of its node,
-//!   counts from the time it was seen.
+//! - Pods with restart policy `Always` are not watched, adopted or counted. Such a Pod keeps its tracking finalizer.
+//! - Writes that the caches do not show yet (expectations), and the remembered state of a Job ([`jobs::memory`]), are kept by
+//!   UID. A recreated Job with the same name does not wait for the writes of the deleted Job.
+//! - A status is patched with a precondition on the version of the Job from which it was computed. It reports the true number of
+//!   active Pods even while a replacement waits (kubernetes/kubernetes#139428).
+//! - The server rejects a status in which an index is completed and failed, the end is before the start, or a finished Job has no
+//!   start time. Such a status is never written. A suspended Job that wants no Pods gets a start time only if the server insists.
+//! - A terminating Pod that was counted as failed is not counted again if it succeeds.
+//! - When a Job has succeeded, its active Pods lose the finalizer before they are deleted, not afterwards. If this process
+//!   crashes between the two requests, the next leader does not count these Pods as failed.
+//! - If the list of uncounted Pods in the status is full, only Pods that would extend the list wait.
+//! - An index in back-off delays no other index. After a restart of this process, failed Pods that still exist cause a back-off
+//!   (kubernetes/kubernetes#114650). A failure time in the future, from the clock of a node, is replaced by the time at which
+//!   this process first saw the failure.
 //! - After the server has refused a Pod because the namespace is terminating, no other Pod is created.
-//! - A `FailedUpdate` Event reports that the server denies the adoption or the release of a Pod, or the removal of its finalizer,
-//!   for lack of a permission or because a policy or a webhook forbids it.
-//! - The remainder of a sync (beyond 500 UIDs, 500 Pods) follows at once, not with the next event.
+//! - A `FailedUpdate` Event reports that the server denies the adoption or release of a Pod, or the removal of its finalizer. The
+//!   reason may be a missing permission, a policy or a webhook.
+//! - A sync that reaches its limit (500 UIDs or 500 Pods) is continued at once, without waiting for an event.
 //! - A terminating Job removes the finalizer of every Pod that it controls, also of a Pod that its selector no longer matches.
-//!   Upstream keeps the finalizer of such a Pod, and a foreground deletion waits for it forever.
+//!   Upstream keeps the finalizer of such a Pod, and a foreground deletion waits for the Pod forever.
 //! - Pods of Jobs that were finished or deleted before this process started lose their finalizer.
-//! - A counted Pod of a Job that has succeeded is not cached any more, so it is not released when its labels change.
-//! - Writes to Pods have a precondition on the cached version: with a stale cache they are refused, and no result is lost.
-//! - Objects that validation would have rejected are left alone, with an error.
+//! - A succeeded Pod is dropped from the cache after it is counted, so it is not released when its labels change.
+//! - Writes to Pods have a precondition on the cached version. With a stale cache the server refuses them, and no result is lost.
+//! - A Job that API validation would reject is not synced: the sync fails with an error.
 
 pub mod indexes;
 pub mod jobs;
@@ -81,16 +81,16 @@ pub use options::*;
 
 use crate::{jobs::JobController, orphans::OrphanController};
 
-/// Name, metric label and owned fields of the Job loop.
+/// The loop that syncs Jobs. It owns the status of Jobs: a write by another manager is reported as a second writer.
 pub const JOB: LoopDefinition =
     LoopDefinition::new("job-controller", "job", start).owning(&[OwnedWrites::status("batch", "jobs")]);
-/// Name and metric label of the loop that deletes finished Jobs.
+/// The loop that deletes finished Jobs after their time to live.
 pub const TTL_AFTER_FINISHED: LoopDefinition =
     LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", ttl::start);
-/// Definitions of the loops that the binary runs: Jobs, and the deletion of finished Jobs.
+/// The loops that the binary can run: Jobs, and the deletion of finished Jobs.
 pub const LOOPS: &[LoopDefinition] = &[JOB, TTL_AFTER_FINISHED];
 
-/// Name, flags, gates and loops of the binary.
+/// The description of the program for [`common::app::main`]: its loops, flags, feature gates and `--tune` values.
 pub const DEFINITION: Definition = Definition {
     name: "job-controller",
     version: env!("CARGO_PKG_VERSION"),
@@ -102,7 +102,7 @@ pub const DEFINITION: Definition = Definition {
     flags: &[],
 };
 
-/// The back-off of both queues: from one second to one minute.
+/// Returns the back-off of the queues `job` and `job_orphan_pod`: from one second to one minute.
 fn backoff() -> Backoff {
     Backoff { base: Duration::from_secs(1), max: Duration::from_mins(1), bucket: None }
 }

@@ -1,4 +1,4 @@
-//! The job-controller binary.
+//! Runs the Job controller and the TTL-after-finished controller.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Metrics of this controller, in addition to those of its queues.
+//! Metrics of Jobs and their Pods. The metrics of the queues are in `common`.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,10 +12,10 @@ use crate::{
     objects::{Action, Job, Status},
 };
 
-/// The maximal number of external managers with their own label value.
+/// The maximal number of values of `spec.managedBy` that become label values; further values are counted as `other`.
 const MANAGERS: usize = 32;
 
-/// The metric families of Jobs. Clones share them.
+/// The metric families of the Job loop. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     sync_duration: Histograms,
@@ -31,19 +31,19 @@ pub struct ControllerMetrics {
     managers: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// The reason for creating Pods, as a metric label.
+/// The value of the metric label `reason` for created Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreationReason {
-    /// No Pod has failed or is terminating.
+    /// No Pod of the Job has failed or is terminating.
     New,
-    /// Pods failed or are terminating.
+    /// Some Pods of the Job have failed or are terminating.
     RecreateTerminatingOrFailed,
-    /// Pods failed, and the Job replaces only failed Pods.
+    /// Some Pods of the Job have failed, and `spec.podReplacementPolicy` is `Failed`.
     RecreateFailed,
 }
 
 impl CreationReason {
-    /// Returns the reason for new Pods of this Job, given the numbers of failed and terminating Pods.
+    /// Returns the reason for new Pods of a Job with these numbers of failed and terminating Pods.
     pub fn of(job: &Job, failed: usize, terminating: usize) -> Self {
         if job.replaces_failed && failed > 0 {
             Self::RecreateFailed
@@ -128,20 +128,20 @@ impl ControllerMetrics {
         }
     }
 
-    /// Records the end of a sync of a Job.
+    /// Counts a sync of a Job and records its duration.
     pub fn synced(&self, job: &Job, ok: bool, action: &str, took: SignedDuration) {
         let labels = [job.mode.as_str(), if ok { "success" } else { "error" }, action];
         self.sync_duration.with(&labels).observe(took.as_secs_f64().max(0.0));
         self.syncs.with(&labels).inc();
     }
 
-    /// Records that a Job has finished.
+    /// Counts a finished Job by completion mode, result and reason.
     pub fn finished(&self, job: &Job, end: &End) {
         let result = if end.verdict == Verdict::Success { "succeeded" } else { "failed" };
         self.finished.with(&[job.mode.as_str(), result, &end.reason]).inc();
     }
 
-    /// Records the newly counted Pods and indexes after a status was written.
+    /// Counts the Pods and indexes that are in the written status `after` and not in the status `before`.
     pub fn counted(&self, job: &Job, before: &Status, after: &Status) {
         let mode = job.mode.as_str();
         let grown = |before: usize, after: usize| after.saturating_sub(before) as u64;
@@ -167,7 +167,7 @@ impl ControllerMetrics {
         self.pods_finished.with(&[mode, "failed"]).inc_by(grown(number(before.failed), number(after.failed)));
     }
 
-    /// Records how many Pods were created and refused.
+    /// Counts requests to create Pods for this reason: the numbers of successes and failures.
     pub fn created(&self, reason: CreationReason, succeeded: usize, failed: usize) {
         for (status, count) in [("succeeded", succeeded), ("failed", failed)] {
             if count > 0 {
@@ -176,12 +176,12 @@ impl ControllerMetrics {
         }
     }
 
-    /// Records the number of Pods for which a failure policy chose an action.
+    /// Counts failed Pods by the action that the failure policy chose for them.
     pub fn handled(&self, action: Action, pods: u64) {
         self.policy_actions.with(&[action.as_str()]).inc_by(pods);
     }
 
-    /// Records a change of whether a Pod is terminated and carries the finalizer.
+    /// Counts a Pod that enters or leaves the group of terminated Pods with the finalizer. True means inside the group.
     pub fn tracking(&self, before: bool, after: bool) {
         if after && !before {
             self.tracking_added.inc();
@@ -190,7 +190,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// Records a Job that another controller manages.
+    /// Counts a Job that another controller manages; `by` is `spec.managedBy`.
     pub fn managed_externally(&self, by: &str) {
         let mut known = self.managers.lock();
         if known.len() < MANAGERS && !known.contains(by) {
@@ -201,7 +201,7 @@ impl ControllerMetrics {
     }
 }
 
-/// Registers the histogram of seconds between the end of a Job's time to live and its deletion.
+/// Registers the histogram of seconds from the end of a Job's time to live to the deletion of the Job.
 pub(crate) fn ttl_deletion_duration(metrics: &Metrics) -> Histogram {
     let duration = metrics.histogram(
         "ttl_after_finished_controller_job_deletion_duration_seconds",

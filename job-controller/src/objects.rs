@@ -1,4 +1,4 @@
-//! Projections of Jobs and Pods, with the labels, annotations and finalizers that upstream uses.
+//! Projections of Jobs, Pods, Workloads and `PodGroups`: structs with the fields that this program reads.
 
 mod job;
 mod pod;

@@ -1,29 +1,29 @@
-//! Feature gates, tuned values and flags of this crate.
+//! Feature gates, `--tune` values and flags of this program.
 
 use std::time::Duration;
 
 use common::settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag};
 
-/// Suspending a Job removes its start time, so that servers allow changes of its scheduling directives.
+/// With this gate on, suspending a Job removes its start time. The API server then allows new scheduling directives.
 pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate =
     FeatureGate::on("MutableSchedulingDirectivesForSuspendedJobs", "Suspending a Job clears status.startTime");
-/// The gate for waiting until the caches show own writes.
+/// With this gate on, a Job is synced only after the caches show the last writes of this process for it.
 ///
-/// With the gate off, Pods of a Job are counted even if the caches do not show the last writes for it, as upstream does. Pods are
-/// not created or deleted in that time, with the gate on or off.
+/// With the gate off, finished Pods are counted without this wait, as upstream does. Pods are created and scaled down only
+/// after the wait, with the gate on or off.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyJob",
     "A Job is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
-/// The gate of gangs: Workloads and `PodGroups` for Indexed Jobs whose Pods all run at once.
+/// With this gate on, an Indexed Job that runs all its Pods at once gets a Workload and a `PodGroup` (gang scheduling).
 pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate::off(
     "WorkloadWithJob",
     "Pods of an Indexed Job that all run at once are scheduled as a gang; needs GenericWorkload",
 );
-/// The gate of the API for Workloads and `PodGroups`, which [`WORKLOAD_WITH_JOB`] requires.
+/// With this gate on, the API server serves Workloads and `PodGroups`. [`WORKLOAD_WITH_JOB`] requires this gate.
 pub const GENERIC_WORKLOAD: FeatureGate =
     FeatureGate::off("GenericWorkload", "The API server serves Workloads and PodGroups");
-/// Feature gates that this crate accepts.
+/// The gates that this program accepts in `--feature-gates`, including gates that have no effect on it.
 pub const GATES: &[FeatureGate] = &[
     MUTABLE_SCHEDULING_DIRECTIVES,
     STALE_CONSISTENCY,
@@ -50,7 +50,7 @@ pub const POD_FAILURE_BACKOFF: Tune = Tune::duration(
     Duration::from_secs(10),
     "Back-off before the first replacement of a failed Pod of a Job",
 );
-/// The maximal back-off, 10 min by default. Upstream: `MaxJobPodFailureBackOff`.
+/// The maximal back-off before the replacement of a failed Pod, 10 min by default. Upstream: `MaxJobPodFailureBackOff`.
 pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune::duration(
     "job-pod-failure-backoff-max",
     Duration::from_mins(10),
@@ -68,7 +68,7 @@ pub const MAX_UNCOUNTED_PODS: Tune =
 /// The maximal number of Pods that one sync creates or deletes, 500 by default. Upstream: `MaxPodCreateDeletePerSync`.
 pub const MAX_PODS_PER_SYNC: Tune =
     Tune::count("job-max-pods-per-sync", 500, "Maximum number of Pods that one sync creates or deletes");
-/// Tunable values of this crate.
+/// The values that this program accepts in `--tune`.
 pub const TUNES: &[Tune] = &[
     POD_FAILURE_BACKOFF,
     POD_FAILURE_BACKOFF_MAX,
@@ -78,7 +78,7 @@ pub const TUNES: &[Tune] = &[
     EXPECTATIONS_TIMEOUT,
 ];
 
-/// `--concurrent-job-syncs`: the number of Jobs, and of keys of orphans, synced at the same time; 5 by default.
+/// `--concurrent-job-syncs`: the number of workers of the Job loop, and also of the orphan loop; 5 by default.
 pub const CONCURRENT_JOB_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-job-syncs", 5, "Number of Jobs synced at the same time");
 /// `--concurrent-ttl-after-finished-syncs`: the number of finished Jobs deleted at the same time, 5 by default.

@@ -1,7 +1,7 @@
 //! Removes the tracking finalizer from Pods that no Job counts any more, so that they can be deleted.
 //!
-//! This loop has its own queue and workers (`job_orphan_pod`). The handlers of the loop of Jobs enqueue its keys, and it reads
-//! the caches of that loop.
+//! This loop has its own queue (`job_orphan_pod`) and workers. The event handlers of the Job loop enqueue its keys, and it
+//! reads the caches of the Job loop.
 
 pub mod key;
 
@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use self::{act::Note, key::Orphan, plan::Plan, snapshot::Snapshot};
 use crate::jobs::JobController;
 
-/// The loop of orphans, which reads the caches of the loop of Jobs.
+/// The controller that removes leftover finalizers. It reads the caches of the Job controller.
 pub(crate) struct OrphanController(pub(crate) Arc<JobController>);
 
 impl Controller for OrphanController {
@@ -47,7 +47,7 @@ impl Controller for OrphanController {
     }
 
     fn object(_: &Snapshot) -> (ObjectRef, Uid) {
-        // The loop emits no Events and records no writes, because the Job is deleted or belongs to another controller.
+        // No object is needed: this loop emits no Events about a Job, and records no writes for it.
         (ObjectRef::default(), Uid::default())
     }
 

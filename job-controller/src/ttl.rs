@@ -1,8 +1,8 @@
 //! Deletes finished Jobs after their time to live.
 //!
-//! Only a finished Job is deleted, with preconditions on its UID and version, and not before its time by the clock of this
-//! machine. Its Pods are deleted first (foreground deletion). Finalizers are not changed. Upstream:
-//! `pkg/controller/ttlafterfinished`.
+//! A Job is deleted only after it has finished and its time to live has ended by the clock of this machine. The request has
+//! preconditions on the UID and the version of the Job. The deletion is in the foreground: the Pods are deleted before the Job.
+//! Finalizers are not changed. Upstream: `pkg/controller/ttlafterfinished`.
 
 pub mod decide;
 pub mod plan;
@@ -35,7 +35,7 @@ use crate::{
     options::CONCURRENT_TTL_SYNCS,
 };
 
-/// Deletes finished Jobs after their time to live.
+/// The controller that deletes finished Jobs after their time to live.
 pub struct TtlController {
     jobs: Arc<SharedInformer<Job>>,
     deletion_duration: Histogram,

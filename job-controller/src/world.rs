@@ -22,7 +22,7 @@ use crate::{
     objects::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status},
 };
 
-/// Returns the time of every sync in tests plus this many seconds.
+/// Returns the time that lies this many seconds after 2027-01-15T08:00:00Z, the time of every sync in tests.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(second)
 }
@@ -42,7 +42,7 @@ pub(crate) fn limits() -> Limits {
 #[derive(Clone, Debug)]
 pub(crate) struct JobBuilder(pub(crate) Value);
 
-/// Builds a Job with one completion, started a minute ago.
+/// Builds a Job with one completion and the UID `u-job`, started a minute ago. It selects Pods with the label `job=j`.
 pub(crate) fn job(name: &str) -> JobBuilder {
     JobBuilder(json!({
         "metadata": {"name": name, "namespace": "shop", "uid": "u-job", "generation": 1, "resourceVersion": "5"},
@@ -91,7 +91,7 @@ impl JobBuilder {
 #[derive(Clone, Debug)]
 pub(crate) struct PodBuilder(pub(crate) Value);
 
-/// Builds a running Pod of the Job: ready, on a node, with the finalizer.
+/// Builds a running Pod that the Job with UID `u-job` controls: ready, on a node, with the finalizer.
 pub(crate) fn pod(name: &str) -> PodBuilder {
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-job", "controller": true});
     PodBuilder(json!({
@@ -180,7 +180,7 @@ impl PodBuilder {
     }
 }
 
-/// The input of a sync under construction.
+/// A Job and its Pods under construction, and the remembered state, from which a test makes the input of a sync.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) job: JobBuilder,
@@ -255,15 +255,15 @@ impl World {
             job,
         }
     }
-    /// Returns the plan of the sync; the Job must not be left alone.
+    /// Returns the plan of the sync. Panics if the Job is not synced, for example because it has finished.
     pub(crate) fn plan(&self) -> SyncPlan {
         decide(&self.snapshot()).sync.unwrap()
     }
-    /// Returns the first status of the plan.
+    /// Returns the first status that the plan writes.
     pub(crate) fn status(&self) -> Status {
         self.plan().tracked.status
     }
-    /// Describes the end of the Job, if it ends.
+    /// Returns condition type, reason and message of the Job's end, if it ends.
     pub(crate) fn end(&self) -> Option<String> {
         let end = self.plan().managed.end_to_write?;
         Some(format!("{} {}: {}", end.interim(), end.reason, end.message))
@@ -273,18 +273,18 @@ impl World {
         let plan = self.plan();
         plan.tracked.untrack.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect()
     }
-    /// Returns the names of Pods that lose their finalizer uncounted.
+    /// Returns the names of Pods that lose their finalizer without being counted.
     pub(crate) fn untracks_uncounted(&self) -> Vec<String> {
         decide(&self.snapshot()).untrack_uncounted.iter().map(|pod| pod.meta().name.to_string()).collect()
     }
-    /// Whether Pods are created or deleted.
+    /// Whether the plan creates or deletes Pods.
     pub(crate) fn acts(&self) -> bool {
         match self.plan().manage {
             Manage::Create { pods, .. } => !pods.is_empty(),
             manage => !manage.victims().is_empty(),
         }
     }
-    /// Describes the decision about the number of Pods.
+    /// Describes what the plan creates or deletes, for example `create 3` or `delete a b`.
     pub(crate) fn does(&self) -> String {
         let Ok(plan) = decide(&self.snapshot()).sync else { return "nothing".to_owned() };
         let name = |at: usize| plan.situation.pods[at].pod.meta().name.to_string();

@@ -1,5 +1,5 @@
-//! The cost of decisions about Jobs with every number and every list at its limit and beyond. A separate process, because it
-//! measures memory.
+//! The memory that decisions about Jobs cost if numbers and lists are at their limits and beyond. These tests have a process of
+//! their own, because they measure its memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -34,16 +34,16 @@ const LIMITS: Limits = Limits {
     batch: Duration::from_secs(1),
     clears_start_time: true,
 };
-/// Allowed bytes for each byte of the object and its Pods. Sets of indexes are parsed, joined, and written again.
+/// The allowed bytes in use for each byte of the Job and its Pods. Sets of indexes are parsed, joined, and written again.
 const EACH_BYTE: usize = 64;
-/// Allowed bytes in addition, for the Pods of one sync and for texts.
+/// The allowed memory in use, in bytes, that does not depend on the input: for the Pods of one sync, and for texts.
 const BESIDES: usize = 1 << 20;
-/// Allowed bytes in total, including freed ones, for each byte of input. Work proportional to a number in a `spec` would exceed
-/// this limit.
+/// The allowed sum of allocations, freed ones included, in bytes for each byte of input. Work proportional to a number in a
+/// `spec` would exceed this limit.
 const TOTAL_EACH_BYTE: usize = 40;
-/// Allowed bytes in total for each Pod to create; a sync creates at most some hundred.
+/// The allowed sum of allocations, in bytes for each Pod to create; a sync creates at most some hundred.
 const TOTAL_EACH_CREATE: usize = 1 << 10;
-/// Allowed bytes in total, in addition.
+/// The allowed sum of allocations, in bytes, that does not depend on the input.
 const TOTAL_BESIDES: usize = 96 << 10;
 
 fn number() -> impl Strategy<Value = Value> {
@@ -106,7 +106,7 @@ fn time() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Generates a Job with valid or arbitrary numbers.
+/// Generates a Job with valid numbers, or with any numbers if `valid_only` is false.
 fn job(valid_only: bool) -> impl Strategy<Value = Value> {
     let value = move || if valid_only { valid().boxed() } else { number().boxed() };
     let seconds = prop::sample::select(vec![json!(null), json!(0), json!(i32::MAX), json!(i64::MAX)]);
@@ -180,7 +180,7 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
     }
 }
 
-/// Reads the Job, decides about it, and explains the plan. Returns whether the Job can be decoded.
+/// Decodes the Job, decides about it, and explains the plan, within the limits. Returns whether the Job can be decoded.
 fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCaseError> {
     let text = job.to_string();
     let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();

@@ -72,7 +72,7 @@ fn resident() -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Returns the memory that `make` needs.
+/// Returns the result of `make`, and the growth of the resident memory in bytes.
 fn cost<T>(make: impl FnOnce() -> T) -> Option<(T, u64)> {
     let before = resident()?;
     let made = make();
@@ -104,7 +104,7 @@ fn jobs_are_small() {
 fn pods_are_small() {
     let template = template();
     let store = Store::<CachedPod>::default();
-    // Allocations that happen only once are done before the measurement.
+    // A first Pod causes the allocations that happen only once, so that they are not measured.
     store.fill(vec![pod(&template, 0)], Version::parse("1"));
     let Some((_, all)) =
         cost(|| store.fill((0..PODS).map(|at| pod(&template, at)).collect(), Version::parse("200000")))

@@ -18,16 +18,16 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// A change of the controller's memory, metrics or log.
+/// A change of the controller's memory, metrics or log that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// The selector is invalid, so that nothing is done.
+    /// The sync does nothing, because the selector is invalid for this reason.
     BrokenSelector(String),
     /// Pods are about to be created.
     Creates,
     /// The server refused a Pod because the namespace is terminating.
     NamespaceTerminates,
-    /// The Pods with these UIDs are about to be deleted. The numbers are their ages as multiples of the youngest Pod's age.
+    /// Pods are about to be deleted: their UIDs, and the ages of the ready ones as multiples of the youngest ready Pod's age.
     Deletes(Vec<Uid>, Vec<u64>),
     /// Whether the server kept the written `status.terminatingReplicas`.
     KeepsTerminating(bool),
@@ -43,7 +43,7 @@ type Io<'r> = io::Io<'r, Note>;
 /// How long to wait after a conflict for the cache to show the change, before the set is read live.
 const WATCH_LAG: Duration = Duration::from_millis(100);
 
-/// Sends the requests of a plan and returns when the key comes back.
+/// Sends the requests of a plan, and returns the time at which the key comes back.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(problem) = plan.set.selector.problem() {
         io.note(Note::BrokenSelector(problem.to_string()));
@@ -58,7 +58,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
     let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
 
-    // The plan assumes that every adoption succeeds; decide again if one did not.
+    // The plan assumes that every adoption succeeds. Without one of the Pods, the number to create or delete is decided again.
     let manage =
         if claim.is_complete() { Cow::Borrowed(&plan.manage) } else { Cow::Owned(manage::manage(snapshot, &claimed)) };
     let (managed, failed) = match &*manage {
@@ -91,7 +91,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     Ok(until_available.into_iter().chain(until_allowed).min().map_or(Requeue::AsPlanned, requeue))
 }
 
-/// The result of creating or deleting Pods, and the failure with which the sync ends.
+/// The result of creating or deleting Pods, and the failure that the sync returns; `None` if no request failed.
 type ManageOutcome = (Managed, Option<Failed>);
 
 fn failure(reason: FailureReason, failed: Failed) -> ManageOutcome {
@@ -102,7 +102,7 @@ fn cannot_create(problem: &str) -> ManageOutcome {
     failure(FailureReason::Create, Failed::new("template", format!("unable to create pods, {problem}")))
 }
 
-/// Creates Pods with a slow start, so that a set whose Pods are refused costs one request for each sync.
+/// Creates Pods with a slow start: if the server refuses all Pods, the sync costs one request.
 async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'_>) -> ManageOutcome {
     let owner = &snapshot.owner;
     let Some(template) = &snapshot.set.template else { return cannot_create("no template") };
@@ -140,7 +140,6 @@ async fn delete_pods(victims: &[Victim], age_ratios: &[u64], io: Io<'_>) -> Mana
     }
 }
 
-/// The result of a status write.
 #[derive(Debug, PartialEq, Eq)]
 enum StatusWritten {
     /// The server has the status, or the set is gone and needs none.
@@ -149,7 +148,7 @@ enum StatusWritten {
     CacheIsNewer,
 }
 
-/// The fields that are read from an answer about a set.
+/// The fields of a set that are read from the server's answers.
 #[derive(Deserialize)]
 struct StoredSet {
     metadata: Meta,

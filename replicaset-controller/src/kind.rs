@@ -10,20 +10,20 @@ pub trait Kind: Send + Sync + Sized + 'static {
     const RESOURCE: Resource;
     /// Name of the work queue in metrics.
     const QUEUE: &'static str;
-    /// Number of workers that sync sets of this kind concurrently.
+    /// The flag with the number of workers that sync sets of this kind.
     const WORKERS: WorkersFlag;
-    /// Whether Pods of siblings (sets with the same owner) on the same node count in the ranking for deletion.
+    /// Whether Pods of siblings (sets with the same owner) on a Pod's node affect its rank for deletion.
     const RANKS_BY_COLOCATION: bool;
     /// Whether the status counts terminating Pods.
     const COUNTS_TERMINATING: bool;
     /// Whether a sync waits for the caches to show earlier writes, if the feature gate is on.
     const READS_OWN_WRITES: bool;
 
-    /// Compiles `spec.selector` of this kind.
+    /// Compiles `spec.selector`: a label selector for ReplicaSets, a map of labels for ReplicationControllers.
     fn selector(value: &Value) -> Selector;
 }
 
-/// `apps/v1` ReplicaSets.
+/// ReplicaSets of `apps/v1`, which a Deployment may own.
 pub enum ReplicaSets {}
 
 impl Kind for ReplicaSets {
@@ -41,7 +41,7 @@ impl Kind for ReplicaSets {
     }
 }
 
-/// `v1` ReplicationControllers.
+/// ReplicationControllers of `v1`, which lack co-location, a count of terminating Pods, and waits for their status writes.
 pub enum ReplicationControllers {}
 
 impl Kind for ReplicationControllers {

@@ -111,10 +111,10 @@ pub const LOGARITHMIC_SCALE_DOWN: FeatureGate =
 /// Feature gate of `status.terminatingReplicas`; on by default.
 pub const TERMINATING_REPLICAS: FeatureGate =
     FeatureGate::on("DeploymentReplicaSetTerminatingReplicas", "status.terminatingReplicas counts terminating Pods");
-/// Feature gate of waiting until the caches show earlier writes; on by default.
+/// Feature gate of the wait until the caches show the earlier writes for a set; on by default.
 ///
-/// If the gate is off, a set is claimed for and counted on stale caches, as upstream does. With either value, Pods are neither
-/// created nor deleted on stale caches.
+/// If the gate is off, a sync claims Pods and writes the status on stale caches, as upstream does. With either value, no sync
+/// creates or deletes Pods on stale caches.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyReplicaSet",
     "A ReplicaSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
@@ -126,21 +126,21 @@ pub const GATES: &[FeatureGate] =
 /// Maximum number of Pods that one sync creates or deletes; 500 by default. Upstream: `BurstReplicas`.
 pub const BURST_REPLICAS: Tune =
     Tune::count("burst-replicas", 500, "Maximum number of Pods that one sync of a ReplicaSet creates or deletes");
-/// Debounce of Pod changes that do not change the number of active Pods; 20 ms by default for a set of up to 100 Pods, and in
-/// proportion for larger sets, up to ten times as long. When many Pods become ready together, one status update covers all of
-/// them. Upstream has no debounce and is slower instead.
+/// Debounce of Pod changes that do not affect the number of active Pods, so that one status update covers many Pods that become
+/// ready together. It is 20 ms by default for a set of up to 100 Pods; for a larger set it grows in proportion, up to ten times
+/// as long. Upstream has no debounce and writes more statuses.
 pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
     "replicaset-sync-batch-period",
     Duration::from_millis(20),
     "How long to collect changes of Pod statuses before their ReplicaSet of up to 100 Pods is synced; for larger ones in proportion, up to ten times as long",
 );
-/// Enables the back-off of sets whose Pods fail without becoming ready; off by default, as upstream has none.
+/// Enables the back-off of sets with Pods that fail before they are ready; off by default, as upstream has none.
 pub const FAILED_POD_BACKOFF: Tune = Tune::switch(
     "failed-pod-backoff",
     false,
     "Back-off for a set whose Pods fail early without becoming ready: one replacement at once, later ones after 1s, doubling up to 1m0s, until a Pod is ready",
 );
-/// Maximum back-off of a key whose sync fails; 1000 s by default. Upstream: `DefaultTypedControllerRateLimiter`.
+/// Maximum back-off of a set with failing syncs; 1000 s by default. Upstream: `DefaultTypedControllerRateLimiter`.
 pub const MAX_BACKOFF: Tune = Tune::duration(
     "max-backoff",
     Duration::from_secs(1000),
@@ -170,22 +170,22 @@ pub const TUNES: &[Tune] = &[
     RANK_BY_OWN_PODS,
 ];
 
-/// The flags of this crate that set a number of workers.
+/// The flags `--concurrent-replicaset-syncs` and `--concurrent-rc-syncs`, which set numbers of workers.
 pub const WORKERS: &[WorkersFlag] = &[ReplicaSets::WORKERS, ReplicationControllers::WORKERS];
 
-/// The loop that syncs ReplicaSets.
+/// The loop that syncs ReplicaSets. Only this loop writes their status.
 pub const REPLICA_SETS: LoopDefinition = LoopDefinition::new("replicaset-controller", "replicaset", |context| {
     start::<ReplicaSets>(REPLICA_SETS.name, context)
 })
 .owning(&[OwnedWrites::status("apps", "replicasets")]);
-/// The loop that syncs ReplicationControllers.
+/// The loop that syncs ReplicationControllers. Only this loop writes their status.
 pub const REPLICATION_CONTROLLERS: LoopDefinition =
     LoopDefinition::new("replicationcontroller-controller", "replicationcontroller", |context| {
         start::<ReplicationControllers>(REPLICATION_CONTROLLERS.name, context)
     })
     .known_as("replication-controller", "replication-controller")
     .owning(&[OwnedWrites::status("", "replicationcontrollers")]);
-/// The loops that this crate runs.
+/// The loops that a process of this crate can run, one or both.
 pub const LOOPS: &[LoopDefinition] = &[REPLICA_SETS, REPLICATION_CONTROLLERS];
 
 /// Name, flags and loops of the binary.
@@ -214,7 +214,7 @@ pub struct ReplicaController<K: Kind> {
     limits: Limits,
     /// Whether Pods of a set without siblings are ranked by the number of its own Pods on each node.
     ranks_by_own_pods: bool,
-    /// Sets in a terminating namespace, where the server has refused a Pod.
+    /// Sets in a terminating namespace: the server has recently refused a Pod for that reason.
     refused: TerminatingNamespaces,
     /// Back-off of sets whose Pods fail; `None` unless `--tune failed-pod-backoff` is on.
     backoff: Option<PodBackoff>,
@@ -346,14 +346,14 @@ impl<K: Kind> Controller for ReplicaController<K> {
         self.children(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
-    /// Returns whether the cache shows another version of the set than the snapshot.
+    /// Returns `Some` if the cache shows another version of the set than the snapshot.
     fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<()> {
         let Meta { namespace, name, resource_version, .. } = &snapshot.set.metadata;
         let is_same = self.sets.store().peek(namespace, name, |meta| meta.resource_version == *resource_version);
         (is_same != Some(true)).then_some(())
     }
 
-    /// Drops the memory of a set whose deletion event came before the answer to its last write was recorded.
+    /// Drops the memory of a deleted set once more, because its last write may have been recorded after the deletion event.
     fn after_sync(&self, snapshot: &Snapshot) {
         let set = &snapshot.set.metadata;
         if !self.sets.store().shows(set) {

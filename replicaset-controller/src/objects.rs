@@ -43,7 +43,7 @@ pub struct ReplicaSet {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// Number of active Pods.
+    /// Number of active Pods, which have not finished and are not terminating.
     pub replicas: i32,
     /// Number of active Pods with every label of the template.
     pub fully_labeled_replicas: i32,

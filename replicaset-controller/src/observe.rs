@@ -35,12 +35,12 @@ impl<K: Kind> ReplicaController<K> {
             Some((behind, at_most)) => Some(Blocked { why: behind.to_string(), at_most }),
             None => None,
         };
-        // Read after the check of own writes, so that the set is not older than they are.
+        // The set is read after the check of the ledger, so that it is not older than the writes in the ledger.
         let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
         let set = Arc::clone(set.set());
         let uid = &set.metadata.uid;
         if known.as_ref() != Some(uid) {
-            // A set of the same name has replaced the one that was checked.
+            // A new set of the same name has replaced the set that the ledger was checked for.
             return self.observe(key, now);
         }
         let owned = self.pods.store().by_index(ByController, &IndexValue::controlled_by(&set.metadata))?;
@@ -70,7 +70,7 @@ impl<K: Kind> ReplicaController<K> {
         }))
     }
 
-    /// Returns the own writes that the caches do not show yet.
+    /// Returns the writes of this process that the caches do not show yet, and how long to wait for them.
     fn behind(&self, namespace: &Text, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 2] = [&**self.pods.store(), &**self.sets.store()];
         self.ledger

@@ -15,23 +15,23 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// The decision of one sync.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set to sync.
+    /// The set from the snapshot.
     pub set: Arc<ReplicaSet>,
-    /// Orphans to adopt.
+    /// Orphans that the selector matches, to be adopted.
     pub adopt: Vec<PodRef>,
-    /// Pods to release.
+    /// Pods of the set that the selector no longer matches, to be released.
     pub release: Vec<PodRef>,
-    /// Pods to create or delete, provided that every adoption succeeds.
+    /// What to do about the number of Pods if every adoption succeeds.
     pub manage: Manage,
     /// The result of [`Self::manage`] if every request is granted.
     pub expected: Managed,
-    /// The status to write, provided that the result is as expected.
+    /// The status to write if the requests for Pods have the [expected](Self::expected) result.
     pub status: Status,
-    /// The first unready Pods, for `/debug/explain`.
+    /// At most three unready Pods, to be named in `/debug/explain`.
     pub unready: Vec<PodRef>,
-    /// Time until the next ready Pod becomes available.
+    /// Time until the next ready Pod becomes available; `None` if all ready Pods are available.
     pub available_in: Option<Duration>,
-    /// Time after which the decision may change without an event.
+    /// Time after which the decision may change without an event; `None` if only an event can change it.
     pub requeue_after: Option<Duration>,
 }
 
@@ -46,24 +46,24 @@ pub enum Managed {
     Changed,
     /// A request failed.
     Failed {
-        /// Whether a creation or a deletion failed.
+        /// The operation that failed, as in the reason of the condition.
         reason: FailureReason,
-        /// Message of the error.
+        /// Message of the error, for the condition `ReplicaFailure`.
         message: String,
     },
 }
 
-/// Whether a creation or a deletion failed.
+/// The operation on Pods that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureReason {
-    /// Creating a Pod failed.
+    /// The creation of a Pod; the reason is `FailedCreate`.
     Create,
-    /// Deleting a Pod failed.
+    /// The deletion of a Pod; the reason is `FailedDelete`.
     Delete,
 }
 
 impl FailureReason {
-    /// Returns `reason` of the condition.
+    /// Returns the reason in the condition `ReplicaFailure`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "FailedCreate",
@@ -75,7 +75,7 @@ impl FailureReason {
 /// What a sync does about the number of Pods.
 #[derive(Clone, Debug)]
 pub enum Manage {
-    /// The number of Pods is right.
+    /// The number of Pods equals `spec.replicas`.
     Nothing,
     /// Pods must not be created or deleted now, for this reason.
     NotAllowed(String),
@@ -83,18 +83,18 @@ pub enum Manage {
     Impossible(&'static str),
     /// Pods are missing, and their creation is delayed after failures.
     Later(Failing),
-    /// Pods are missing.
+    /// Pods are missing and are to be created.
     Create {
-        /// Number of Pods to create in this sync.
+        /// Number of Pods to create in this sync; at most `burst-replicas`.
         count: usize,
-        /// Number of missing Pods.
+        /// Number of claimed Pods below `spec.replicas`; at least `count`.
         missing: usize,
     },
-    /// More Pods exist than `spec.replicas`.
+    /// More Pods exist than `spec.replicas`, and some are to be deleted.
     Delete {
-        /// Pods to delete in this sync.
+        /// Pods to delete in this sync; at most `burst-replicas`.
         victims: Vec<Victim>,
-        /// Number of surplus Pods.
+        /// Number of claimed Pods beyond `spec.replicas`; at least the number of victims.
         surplus: usize,
         /// Ages of the chosen ready Pods, as multiples of the youngest ready Pod's age; empty if all Pods are deleted.
         age_ratios: Vec<u64>,
@@ -118,11 +118,11 @@ impl Manage {
 pub struct Victim {
     /// The Pod from the cache.
     pub pod: PodRef,
-    /// Why this Pod is deleted rather than another one.
+    /// The reason why this Pod is deleted rather than another one.
     pub why: Why,
 }
 
-/// Why a Pod was chosen for deletion rather than the Pods that stay.
+/// The reason why a Pod was chosen for deletion rather than the Pods that stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// All Pods are deleted.

@@ -25,9 +25,9 @@ use crate::snapshot::Failing;
 
 /// Waiting times: the first entry applies after the second round, the next one after the third, and so on.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_mins(1), bucket: None };
-/// A replacement that fails within this time starts another round. It equals the longest wait.
+/// The age below which a failing replacement starts another round. It equals the longest wait.
 const SOON: Duration = BACKOFF.max;
-/// A failure this long after the start of the last round starts a new series.
+/// The age of the last round from which a failure starts a new series.
 const FORGOTTEN: Duration = Duration::from_mins(5);
 
 /// The failing sets, by UID. Clones share the state.
@@ -40,7 +40,7 @@ pub(crate) struct PodBackoff {
 /// The failures of one set since a Pod of it was last ready.
 #[derive(Debug)]
 struct Series {
-    /// Number of failed Pods.
+    /// Number of Pods that have failed in this series.
     pods: usize,
     /// Number of rounds so far; at least 1.
     rounds: u32,
@@ -106,14 +106,13 @@ impl PodBackoff {
         }
     }
 
-    /// Records that several Pods of a set are about to be deleted.
     pub(crate) fn all_gone(&self, set: &Uid, pods: &[Uid]) {
         for pod in pods {
             self.gone(set, pod);
         }
     }
 
-    /// Records that a set is about to create Pods; all Pods that it created before have been seen.
+    /// Records that a set is about to create Pods. The cache shows all Pods that the set has created before.
     pub(crate) fn replacing(&self, set: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
             series.replacing = true;
@@ -211,7 +210,7 @@ mod tests {
         let w = world();
         w.create(&["a"]);
         w.fail(&["a"]);
-        // Created by the same sync as the first Pod, and seen late.
+        // Pod `b` was created by the same sync as Pod `a`, but its event arrives later.
         w.backoff.appeared(&w.set, &Uid::new("b"));
         w.fail(&["b"]);
         assert_eq!(w.wait(), None);

@@ -34,7 +34,7 @@ impl From<Pod> for CachedPod {
 }
 
 impl CachedPod {
-    /// Returns the metadata of the Pod.
+    /// Returns the metadata of the Pod, which has no finalizers in the cache.
     pub fn meta(&self) -> &Meta {
         &self.0.meta
     }

@@ -10,13 +10,13 @@ use crate::{
     pod_cache::CachedPod,
 };
 
-/// A Pod of the cache.
+/// A shared reference to a Pod in the cache.
 pub type PodRef = Arc<CachedPod>;
 
 /// A set with its Pods at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The set from the cache.
+    /// The set as the cache shows it.
     pub set: Arc<ReplicaSet>,
     /// The owner reference and deletion state of the set.
     pub owner: Owner,
@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub terminating_namespace: bool,
     /// Number of active Pods by node: of all sets with the same owner, or of this set. Filled only if Pods have to be ranked.
     pub colocated: BTreeMap<Text, usize>,
-    /// Why Pods must be neither created nor deleted; `None` if the caches show all own writes.
+    /// The reason to neither create nor delete Pods; `None` if the caches show all writes of this process for the set.
     pub blocked: Option<Blocked>,
     /// The back-off after failed Pods; `None` if Pods may be created.
     pub failing: Option<Failing>,
@@ -41,7 +41,7 @@ pub struct Snapshot {
 /// A reason to neither create nor delete Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// The own writes that the caches do not show yet.
+    /// The writes of this process that the caches do not show yet, as text for people.
     pub why: String,
     /// How long this reason lasts at most.
     pub at_most: Duration,
@@ -50,7 +50,7 @@ pub struct Blocked {
 /// The back-off of a set whose Pods fail without becoming ready (`--tune failed-pod-backoff=true`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// Number of failed Pods.
+    /// Number of Pods that have failed since a Pod of the set was last ready.
     pub pods: usize,
     /// Time until the next Pod may be created.
     pub left: Duration,
@@ -65,11 +65,11 @@ pub struct Limits {
     pub deletion_cost: bool,
     /// Whether the status counts terminating Pods (feature gate `DeploymentReplicaSetTerminatingReplicas`).
     pub counts_terminating: bool,
-    /// Whether the server drops that count: it is written with other changes, but a change of the count alone causes no write.
+    /// Whether the server drops `status.terminatingReplicas`. A change of this field alone then causes no write.
     pub terminating_dropped: bool,
     /// Whether a sync waits until the caches show the statuses that this process wrote.
     pub reads_own_writes: bool,
-    /// Whether a Pod chosen for deletion lowers the count of its node for the Pods chosen after it.
+    /// Whether a Pod chosen for deletion lowers the count of its node in the ranking of the Pods chosen after it.
     pub reranks: bool,
 }
 

@@ -19,24 +19,24 @@ use crate::{
     pod_cache::CachedPod,
 };
 
-/// Handlers of sets and Pods. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
+/// The event handlers of sets and Pods. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
 pub(crate) struct Watch<K: Kind> {
     pub(crate) queue: Queue<Key>,
     pub(crate) sets: Arc<Store<Set<K>>>,
     pub(crate) ledger: Ledger,
     pub(crate) refused: TerminatingNamespaces,
-    /// Debounce of Pod changes that do not change the number of active Pods, at least. Larger sets have the longer one of [`debounce`].
+    /// Minimum debounce of Pod changes that do not affect the number of active Pods. [`debounce`] is longer for large sets.
     pub(crate) batch: Duration,
-    /// Receives the failures of Pods; `None` if the back-off is off.
+    /// The back-off of sets with failing Pods; `None` if it is off.
     pub(crate) backoff: Option<PodBackoff>,
 }
 
 impl<K: Kind> Watch<K> {
-    /// Enqueues the set of every event.
+    /// Enqueues the set of an event, after a debounce if only its status has changed.
     pub(crate) fn on_set(&self, event: &Event<Set<K>>, origin: Origin) {
         match event {
             Event::Deleted(set) => self.forget(&set.set().metadata.uid),
-            // Most often, this process has written the status. More changes of Pods follow in a large set.
+            // Usually this process has written the status. In a large set, changes of further Pods follow.
             Event::Updated { old, new } => {
                 let (old, new) = (old.set(), new.set());
                 if new.metadata.is_status_change_of(&old.metadata) {
@@ -141,7 +141,7 @@ impl<K: Kind> Watch<K> {
     fn on_pod_deletion(&self, pod: &CachedPod) {
         let Some(set) = owner_of(&self.sets, pod.meta()) else { return };
         let set = set.set();
-        // The set was synced when the Pod began to terminate.
+        // The end of a terminating Pod is not urgent: the set was synced when the termination began.
         let delay = if pod.is_active() { Duration::ZERO } else { debounce(self.batch, size(set)) };
         self.queue.add_debounced(set.metadata.key(), delay);
     }
@@ -153,7 +153,7 @@ impl<K: Kind> Watch<K> {
     }
 }
 
-/// Returns the desired or the last counted number of Pods, the larger one.
+/// Returns the larger of the desired and the last counted number of Pods.
 fn size(set: &ReplicaSet) -> usize {
     set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default())
 }

@@ -17,7 +17,7 @@ use crate::{
     snapshot::{Blocked, Failing, Limits, PodRef, Snapshot},
 };
 
-/// The time of every sync in tests.
+/// Returns the fixed time of every sync in tests.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }

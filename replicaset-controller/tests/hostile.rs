@@ -1,4 +1,4 @@
-//! The memory cost of decisions about sets whose numbers and lists are at their limits or beyond.
+//! The memory cost of decisions about sets with numbers and lists at their limits or beyond.
 //!
 //! These tests need a process of their own, because they measure its memory.
 
@@ -27,12 +27,12 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 /// Bytes in use at one time that a decision may need for each byte of the set and its Pods.
 const EACH_BYTE: usize = 32;
-/// Bytes in use at one time that a decision may need in addition.
+/// Bytes in use at one time that a decision may need in addition to [`EACH_BYTE`].
 const BESIDES: usize = 256 << 10;
-/// Bytes that decoding, deciding and explaining may allocate in total for each byte, including freed memory. Work in proportion
-/// to a number in a spec would exceed this limit.
+/// Bytes, including freed ones, that decoding, deciding and explaining may allocate for each byte of the set and its Pods. Work
+/// in proportion to a number in a spec would exceed this limit.
 const TOTAL_EACH_BYTE: usize = 40;
-/// Bytes that they may allocate in total in addition.
+/// Bytes that decoding, deciding and explaining may allocate in addition to [`TOTAL_EACH_BYTE`].
 const TOTAL_BESIDES: usize = 320 << 10;
 
 const BURST: usize = 500;
@@ -51,7 +51,7 @@ fn number() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Returns whether API servers accept the number.
+/// Returns whether API servers accept the number as `replicas` or `minReadySeconds`.
 fn is_valid(number: &Value) -> bool {
     number.as_i64().is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n))
 }

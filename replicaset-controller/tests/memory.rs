@@ -69,7 +69,7 @@ fn resident() -> Option<u64> {
 fn a_cached_pod_costs_less_than_a_kilobyte() {
     let template = template();
     let store = Store::<CachedPod>::default();
-    // Allocate first what the process allocates only once.
+    // The first Pod causes the allocations that a process makes only once.
     store.fill(vec![pod(&template, 0)], Version::parse("1"));
     let Some(before) = resident() else { return };
     store.fill((0..PODS).map(|at| pod(&template, at)).collect(), Version::parse("200000"));

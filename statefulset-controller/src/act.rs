@@ -1,4 +1,4 @@
-//! The requests of a plan: adoptions, the revision of the template, the work on Pods phase by phase, the status, the history.
+//! Sends the requests of a plan: adoptions, the revision of the template, Pods phase by phase, the status, the history.
 
 mod body;
 mod note;
@@ -95,13 +95,13 @@ async fn adopt_revisions(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> 
     }
 }
 
-/// Returns the identity labels of a Pod that lacks the label by which Pods are watched.
+/// Returns the labels to add to a Pod that lacks the label by which Pods are watched; `None` if the Pod has the label.
 fn missing_labels(pod: &PodRef) -> Option<Value> {
     pod.is_unlabelled().then(|| body::identity(&pod.meta().name, pod.ordinal()))
 }
 
-/// Writes the revision of the template, and returns the revisions after that. `None` if the set no longer exists or the process
-/// is shutting down: the sync then ends.
+/// Writes the revision of the template, and returns the revisions after the write. Returns `None` if the set no longer exists
+/// or the process is shutting down. The sync then ends.
 async fn write_revision<'p>(
     snapshot: &Snapshot,
     planned: &'p Revisions,
@@ -125,8 +125,8 @@ async fn write_revision<'p>(
     }
 }
 
-/// Stores a new revision. If its name is taken by a revision with the same data, that revision is used; if the data differ, the
-/// next name is tried. Upstream: `pkg/controller/history`, `CreateControllerRevision`.
+/// Stores a new revision. A revision with the same name and data is used instead. If the name is taken by other data, the next
+/// name is tried. Upstream: `pkg/controller/history`, `CreateControllerRevision`.
 async fn store_revision<'p>(
     snapshot: &Snapshot,
     planned: &'p Revisions,
@@ -144,7 +144,7 @@ async fn store_revision<'p>(
         let was_stored_before = set.status.observed_generation == set.metadata.generation;
         let store = if was_stored_before { store.if_still_there() } else { store };
         match io.unless_ending(store.send(io.body(|| body), io)).await {
-            // The labels of an existing revision may differ. Pods are labelled only with the name of their revision.
+            // An existing revision may have other labels. They do not matter, because Pods only name their revision.
             Some(Ok(Stored::Yes | Stored::There(_))) => {
                 let is_as_planned = *planned.update.name == *name;
                 let created = || Cow::Owned(revisions::created(planned, template, &name, collisions));
@@ -188,10 +188,10 @@ async fn work_on_pods(
     (lowered, Ok(()))
 }
 
-/// Writes the status if it differs, with the version of the set as a precondition. A deleted set is no error.
+/// Writes the status if it differs from the stored one, with the version of the set as a precondition. A 404 is no error.
 ///
 /// After a conflict, upstream writes the same status onto the newer set (`pkg/controller/statefulset`,
-/// `UpdateStatefulSetStatus`). Here the conflict fails the sync, and the next sync computes the status of the newer set.
+/// `UpdateStatefulSetStatus`). This function fails the sync instead, and the next sync computes the status of the newer set.
 async fn write_status(snapshot: &Snapshot, status: &Status, io: Io<'_>) -> Result<(), Failed> {
     let set = &snapshot.set;
     if !status.differs(&set.status) {

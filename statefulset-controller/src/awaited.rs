@@ -9,10 +9,10 @@ use common::{
 };
 use parking_lot::Mutex;
 
-/// For each waiting set, the write of this process that a cache must show first.
+/// The write of this process that a cache must show before a waiting set is synced, by set.
 ///
-/// Pods, claims and revisions have separate watches. An event of a claim or a revision enqueues no set by itself. Without this
-/// list, a set would not be synced if that event came after the event of its Pod.
+/// Pods, claims and revisions have separate watches, and an event of a claim or a revision enqueues no set. Without this list,
+/// a set is not synced if the event of its claim or revision comes after the event of its Pod.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitedWrites(Mutex<BTreeMap<Key, (Resource, Version)>>);
 
@@ -27,7 +27,7 @@ impl AwaitedWrites {
         };
     }
 
-    /// Removes and returns the sets whose write is shown by this version of an object of the same resource and namespace.
+    /// Removes and returns the sets that wait for this or an earlier version in the resource and namespace of `object`.
     pub(crate) fn take(&self, resource: Resource, object: &Meta) -> Vec<Key> {
         let mut awaited = self.0.lock();
         let is_reached = |set: &Key, (of, version): &(Resource, Version)| {
@@ -42,7 +42,7 @@ impl AwaitedWrites {
     }
 }
 
-/// The claims whose deletion sets wait for, indexed by set and by claim.
+/// The claims that sets wait to see deleted, indexed by set and by claim.
 ///
 /// A claim is listed while a set waits for it: the next sync of the set replaces its claims, and the deletion of the set or of
 /// the claim removes them.
@@ -104,7 +104,7 @@ impl Directions {
 
 #[cfg(test)]
 impl AwaitedClaims {
-    /// Number of entries of both indexes.
+    /// Returns the number of entries in the two indexes.
     pub(crate) fn len(&self) -> usize {
         let directions = self.0.lock();
         directions.sets_by_claim.len() + directions.claims_by_set.len()

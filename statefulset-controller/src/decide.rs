@@ -1,7 +1,7 @@
 //! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! If an earlier part of a sync ends differently than planned (a Pod could not be adopted, the name of a revision was taken), the
-//! later parts are decided again from the actual outcome: see [`reconcile`], [`revisions::created`], [`status`] and
+//! If an earlier part of a sync ends differently than planned (a Pod could not be adopted, the name of a revision was taken),
+//! the later parts are decided again from the actual outcome. See [`reconcile`], [`revisions::created`], [`status`] and
 //! [`history::forget`].
 
 pub mod history;
@@ -56,7 +56,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Returns the reason why a set with this number of Pods is not managed, if there is one.
+/// Returns the reason why a set with this number of Pods is not managed; `None` if the set is managed.
 pub fn problem(set: &StatefulSet, pods: usize) -> Option<Problem> {
     let templates = set.claims.len();
     let too_many = pods.saturating_mul(templates) > MAX_CLAIMS_OF_A_SET;
@@ -68,7 +68,7 @@ pub fn problem(set: &StatefulSet, pods: usize) -> Option<Problem> {
 ///
 /// A terminating set only gets a status. For any other set, the steps are: label Pods that lack the label of their name, create
 /// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step waits for the step
-/// before. Upstream: `updateStatefulSet`.
+/// before it. Upstream: `updateStatefulSet`.
 pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> Reconcile {
     let situation = Situation::new(snapshot, claimed, revisions);
     let mut plan = Reconcile { counted: status::count(&situation), ..Reconcile::default() };

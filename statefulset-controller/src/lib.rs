@@ -5,7 +5,7 @@
 //! If a set stays unchanged, it ends up with exactly the Pods `<set>-<ordinal>` of its range. Each Pod has its own claims and the
 //! revision of the set's template, and the status counts the Pods. On the way:
 //!
-//! - No ordinal gets a second Pod. Pods are created and deleted in the order that the set asks for.
+//! - No ordinal gets a second Pod. Pods are created and deleted in the order of `spec.podManagementPolicy`.
 //! - A rolling update deletes no Pod below the partition. A template that differs only in its encoding restarts no Pod.
 //! - No claim is deleted, no owner reference of another controller is changed, and no Pod of another controller is written.
 //! - The cost of a sync grows with the existing Pods and claims, and not with `spec.replicas`, which can be two thousand million.
@@ -26,17 +26,17 @@
 //!
 //! - Deletions of Pods and revisions have the uid and the version of the snapshot as preconditions. Patches of statuses, labels
 //!   and owner references have the version as a precondition. Conditions that other clients wrote into a status stay.
-//! - After a conflict, a status is computed again. Upstream writes the same status onto the newer set.
-//! - A sync also waits until the caches show the revisions that this process wrote and its deletions.
+//! - After a conflict, the status is computed again from the newer set. Upstream writes the old status onto the newer set.
+//! - A sync also waits until the caches show the deletions and the new revisions of this process.
 //! - `status.currentReplicas` is lowered only for Pods of the current revision, and never below zero.
 //! - `web-01` has ordinal 1 of `web`, as `web-1` has. If both exist and the ordinal is in range, `web-1` is the Pod of the set
 //!   and `web-01` is ignored. Upstream takes the Pod that its cache lists last.
 //! - A set that could not create a Pod because an orphan has its name is synced when the orphan is deleted.
 //! - A set that waits for the deletion of a claim is synced when the claim is deleted.
-//! - If only the owner references of its claims change, a Pod itself is not written. The Event `SuccessfulUpdate` is the same.
-//! - No revision is deleted after a failure to determine the revisions, and no revision that the status names is deleted.
+//! - If only the owner references of a Pod's claims change, the Pod is not written. The Event `SuccessfulUpdate` is recorded.
+//! - After a failure to determine the revisions, no revision is deleted. Revisions that the status names are never deleted.
 //! - No revision of a terminating set is created or renumbered.
-//! - A revision that was stored before and has been deleted is stored again only if a live read shows that the set still exists.
+//! - Before a deleted revision is stored again, a live read checks that the set still exists.
 //! - With `Parallel`, one sync creates at most a thousand Pods. The next sync continues.
 //! - Claims that are created together with a Pod get their owner references at the next event of the Pod, even if the Pod is not
 //!   ready. Upstream does not write them while the Pod runs without becoming ready, so the claims outlive a deleted set.
@@ -47,7 +47,7 @@
 //!   is restored before any other work; upstream waits until the Pod is ready. The patch that adopts a Pod also adds a missing
 //!   label. An orphan without the label is adopted when the set needs its name; upstream adopts the orphan at once, even if its
 //!   ordinal is out of range. The labels of an orphan that the set released before are read once a minute.
-//! - A `ClaimMismatch` Event reports, once an hour, a claim that gives less than its template requests. The claim is still used.
+//! - A `ClaimMismatch` Event reports, once an hour, a claim that falls short of its template. The claim is still used.
 //! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the
 //!   limit.
 //!
@@ -118,7 +118,7 @@ pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyStatefulSet",
     "A StatefulSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
-/// Feature gates that this binary accepts.
+/// Feature gates that the binary `statefulset-controller` accepts.
 pub const GATES: &[FeatureGate] = &[MAX_UNAVAILABLE, SEMANTIC_COMPARISON, STALE_CONSISTENCY, ATOMIC_FIFO];
 
 /// Replaces outdated Pods that were never ready. Off by default; upstream leaves the deletion of such Pods to users.
@@ -136,10 +136,10 @@ pub const CONCURRENT_SYNCS: WorkersFlag =
 /// Flags that set a number of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
-/// The loop that syncs StatefulSets and writes their status.
+/// The control loop of StatefulSets. A second writer of their status is detected.
 pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start)
     .owning(&[OwnedWrites::status("apps", "statefulsets")]);
-/// Loops that the binary starts.
+/// Loops that the binary `statefulset-controller` starts.
 pub const LOOPS: &[LoopDefinition] = &[STATEFUL_SET];
 
 /// Name, version and settings of the binary.
@@ -154,7 +154,7 @@ pub const DEFINITION: Definition = Definition {
     flags: &[],
 };
 
-/// Syncs StatefulSets. Owns the caches, and the memory that outlives a sync.
+/// The control loop of StatefulSets, with its caches and the memory that it keeps between syncs.
 pub struct StatefulSetController {
     queue: Queue<Key>,
     watch: Arc<Watch>,
@@ -220,7 +220,7 @@ impl StatefulSetController {
         }
     }
 
-    /// Enqueues the set once one of these claims is deleted.
+    /// Registers the claims that a set waits for. The deletion of one of these claims enqueues the set.
     fn await_claims(&self, set: &Meta, claims: &[String]) {
         let claims: Vec<Key> = claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
         self.awaited.replace(&set.key(), claims.clone());
@@ -236,7 +236,7 @@ impl StatefulSetController {
         }
     }
 
-    /// Enqueues the set once the caches show the write for which its sync waits.
+    /// Registers the write that a set waits for. The set is enqueued when the caches show this write.
     fn await_write(&self, set: &Key) {
         let write = |behind: &Option<(Behind, Duration)>| match behind {
             Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
@@ -322,9 +322,9 @@ impl Controller for StatefulSetController {
         self.reports.free(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
     }
 
-    /// Reads hidden Pods again, because the watch does not show what this sync wrote to them.
+    /// Reads released and unlabelled Pods again, because the watch does not show the writes of the sync to them.
     ///
-    /// Also forgets a set whose deletion event came before the last note of the sync.
+    /// Also removes the entries of a set that was deleted during the sync.
     fn after_sync(&self, snapshot: &Snapshot) {
         for pod in snapshot.pods.release.iter().chain(snapshot.unlabelled()) {
             self.pods.read_again(pod.meta());

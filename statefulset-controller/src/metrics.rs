@@ -7,15 +7,15 @@ use crate::{
     plan::Unavailable,
 };
 
-/// The limit and the number of unavailable Pods, by set. Cheap to clone.
+/// Gauges by set: the limit and the number of unavailable Pods. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     max_unavailable: Gauges,
     unavailable: Gauges,
 }
 
-/// Upstream's labels. They name objects, so a series exists only with the gate `MaxUnavailableStatefulSet`, and only until its
-/// set is deleted.
+/// Label names of upstream. The labels name objects, so a series exists only with the gate `MaxUnavailableStatefulSet`, and
+/// only until its set is deleted.
 const SET: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
 
 fn labels(set: &StatefulSet) -> [&str; 3] {
@@ -27,7 +27,7 @@ fn labels(set: &StatefulSet) -> [&str; 3] {
 }
 
 impl ControllerMetrics {
-    /// Registers the metric families.
+    /// Registers the two gauges.
     pub fn new(metrics: &Metrics) -> Self {
         Self {
             max_unavailable: metrics.gauge(
@@ -45,7 +45,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// Sets the limit of a set and, if known, the number of its unavailable Pods.
+    /// Sets the limit of unavailable Pods for a set. Sets their number only if it is known.
     pub fn rollout(&self, set: &StatefulSet, unavailable: Unavailable) {
         let Unavailable { limit, now } = unavailable;
         self.max_unavailable.with(&labels(set)).set(f64::from(limit));

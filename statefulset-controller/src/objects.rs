@@ -21,10 +21,10 @@ pub use claim::{Claim, ClaimSpec};
 pub use pod::{CachedPod, has_leading_zero, ordinal_of};
 pub use set::{ClaimTemplate, Keep, Management, Retention, Rolling, StatefulSet, Status, Update};
 
-/// The resource `statefulsets` of `apps/v1`.
+/// The resource that this controller syncs.
 pub const STATEFUL_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", namespaced: true };
-/// The resource `persistentvolumeclaims` of the core group.
+/// The resource of claims: volumes that a Pod requests by name.
 pub const CLAIMS: Resource = Resource {
     group: "",
     version: "v1",
@@ -33,25 +33,25 @@ pub const CLAIMS: Resource = Resource {
     namespaced: true,
 };
 
-/// Label of a Pod: the name of the revision that the Pod was created from.
+/// Label of a Pod with the name of the revision that the Pod was created from.
 pub const REVISION_LABEL: &str = "controller-revision-hash";
-/// Label of a Pod: the name of the Pod, so that a Service can select a single Pod. Pods are watched by this label.
+/// Label of a Pod with the name of the Pod. A Service can select a single Pod by it, and this controller watches Pods by it.
 pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
-/// Label of a Pod: the ordinal.
+/// Label of a Pod with the ordinal of the Pod.
 pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
-/// Label of a revision: the hash of its data.
+/// Label of a revision with the hash of the revision's data.
 pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 /// A cached revision that a StatefulSet controls, or an orphan.
 #[derive(Debug)]
 pub struct ControllerRevision {
     revision: revision::ControllerRevision,
-    /// Digest of the data after the API defaults of this version are applied to the template; `None` without a template.
+    /// Digest of the data after API defaults are applied to the template; `None` if the data contain no template.
     defaulted: Option<u128>,
 }
 
 impl ControllerRevision {
-    /// Whether the data equal `data` after the API defaults of this version are applied to the stored template.
+    /// Returns whether the revision equals `data` after API defaults are applied to the stored template.
     pub fn holds_with_defaults(&self, data: &Data) -> bool {
         self.defaulted == Some(data.digest())
     }

@@ -1,4 +1,4 @@
-//! Reads the caches into a [`Snapshot`].
+//! Reads the [`Snapshot`] of a set from the caches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -56,7 +56,7 @@ impl StatefulSetController {
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
         let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
         let claimed: Vec<&PodRef> = pods.keep.iter().chain(&pods.adopt).collect();
-        // A set with a problem is not managed, so its claims are not needed.
+        // A set with a problem is not managed, so its claims are not read.
         let claims = match decide::problem(&set, claimed.len()) {
             None => self.claims_of(&set, &claimed)?,
             Some(_) => BTreeMap::new(),
@@ -69,7 +69,7 @@ impl StatefulSetController {
         Ok(Snapshot { template, owner, revisions, pods, claims, reported, limits: self.limits, now, set })
     }
 
-    /// Returns the cached claims of all Pods of a set and of the Pods that this sync may create.
+    /// Returns the cached claims of all existing Pods of a set, and of the Pods that this sync may create.
     fn claims_of(&self, set: &StatefulSet, pods: &[&PodRef]) -> Result<BTreeMap<String, ClaimRef>, Unreadable> {
         let mut claims = BTreeMap::new();
         if set.claims.is_empty() {

@@ -18,17 +18,17 @@ use revisions::{RevisionRole, Revisions};
 /// The decisions of one sync, before its first request.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set that is synced.
+    /// The set as the cache showed it.
     pub set: Arc<StatefulSet>,
     /// The reason why the set is not managed. All other fields are then empty or as stored.
     pub problem: Option<Problem>,
     /// The current and the update revision, and the write that precedes the work on Pods.
     pub revisions: Revisions,
-    /// The work on Pods, provided that every adoption succeeds and the new revision gets its planned name.
+    /// The work on Pods if every adoption succeeds and the new revision gets its planned name.
     pub reconcile: Reconcile,
-    /// The status to write, provided that the work on Pods also succeeds.
+    /// The status to write if the work on Pods also succeeds.
     pub status: Status,
-    /// The claims that do not match their templates.
+    /// The claims in range that fall short of their templates.
     pub mismatches: Mismatches,
     /// The mismatches that this sync reports in Events.
     pub reports: Vec<Mismatch>,
@@ -45,11 +45,11 @@ pub enum Problem {
     /// The Pods of the set have more claims than a sync may compare.
     #[error("{pods} Pods with {templates} claims each are more than the {limit} claims that a StatefulSet may have")]
     TooManyClaims {
-        /// The number of Pods of the set.
+        /// The number of Pods of the set, including the Pods to adopt.
         pods: usize,
         /// The number of entries of `spec.volumeClaimTemplates`.
         templates: usize,
-        /// The greatest allowed number of claims.
+        /// The greatest allowed number of claims of the set.
         limit: usize,
     },
 }
@@ -59,7 +59,7 @@ pub enum Problem {
 pub struct Reconcile {
     /// Phases in their order. After a failed phase, the remaining phases are skipped.
     pub phases: Vec<Phase>,
-    /// The status that counts the Pods before the work begins.
+    /// The status before the work begins, which counts the existing Pods.
     pub counted: Status,
     /// The limit of unavailable Pods and their number (gate `MaxUnavailableStatefulSet`).
     pub unavailable: Option<Unavailable>,
@@ -71,7 +71,7 @@ pub struct Reconcile {
     pub deferred: i64,
 }
 
-/// The number of unavailable Pods and its limit.
+/// The number of unavailable Pods and the limit on this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     /// `maxUnavailable` as a number of Pods, at least 1.
@@ -80,7 +80,7 @@ pub struct Unavailable {
     pub now: Option<i32>,
 }
 
-/// Work on several Pods that succeeds before the next phase begins.
+/// Work on several Pods. The next phase begins after all of this work has succeeded.
 #[derive(Clone, Debug)]
 pub struct Phase {
     /// The order of the work: one Pod after the other, in batches of 1, 2, 4, ..., or all Pods at once.
@@ -89,12 +89,12 @@ pub struct Phase {
     pub work: Vec<Work>,
 }
 
-/// One piece of work on one Pod.
+/// One piece of work on a single Pod.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Creates the claims that are missing, then the Pod.
     Create {
-        /// The ordinal of the Pod to create.
+        /// The ordinal in the name of the new Pod.
         ordinal: i32,
         /// The claims of the Pod that are missing or terminating.
         claims: Claims,
@@ -103,16 +103,16 @@ pub enum Work {
     },
     /// Creates some of the missing claims. Later syncs create the other claims, and then the Pod.
     CreateClaims {
-        /// The ordinal of the Pod to create.
+        /// The ordinal in the name of the Pod that later syncs create.
         ordinal: i32,
-        /// The claims of the Pod, of which the missing ones are created.
+        /// The claims of the Pod. The sync creates the claims in [`Claims::missing`].
         claims: Claims,
     },
     /// Deletes a finished, condemned, outdated or stuck Pod.
     Delete {
-        /// The Pod to delete.
+        /// The Pod, whose UID and version are preconditions.
         pod: PodRef,
-        /// The reason for the deletion.
+        /// The reason, as `/debug/explain` shows it.
         why: Why,
     },
     /// Creates missing claims of an existing Pod, and corrects owner references, labels and volumes.
@@ -122,7 +122,7 @@ pub enum Work {
 /// The changes that an existing Pod and its claims need.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    /// The Pod to repair.
+    /// The Pod as the cache showed it.
     pub pod: PodRef,
     /// The ordinal in the Pod's name.
     pub ordinal: i32,
@@ -136,7 +136,7 @@ pub struct Repair {
     pub occasion: Occasion,
 }
 
-/// Changes of owner references, so that the garbage collector deletes claims with their owners.
+/// Changes of the owner references of claims. The garbage collector deletes a claim after its owners.
 #[derive(Clone, Debug, Default)]
 pub struct Ownership {
     /// Claims whose owner references change, with the new references.
@@ -159,7 +159,7 @@ pub enum Occasion {
 /// The errors in a Pod that a [`Repair`] corrects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wrong {
-    /// Whether the name differs from `<set>-<ordinal>`.
+    /// Whether the name differs from `<set>-<ordinal>`. A Pod cannot be renamed, so this is only reported.
     pub name: bool,
     /// Whether labels with the Pod's name or ordinal are missing.
     pub labels: bool,
@@ -167,7 +167,7 @@ pub struct Wrong {
     pub volumes: Vec<(String, String)>,
 }
 
-/// The claims of a Pod that are not usable yet.
+/// The claims of a Pod that are missing or terminating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Claims that this sync creates: index of the template, name of the claim.
@@ -209,14 +209,14 @@ impl fmt::Display for Why {
 }
 
 impl Claims {
-    /// Whether every claim exists and none is terminating.
+    /// Returns whether every claim exists and none is terminating.
     pub fn are_usable(&self) -> bool {
         self.missing.is_empty() && self.terminating.is_empty()
     }
 }
 
 impl Work {
-    /// Whether the work lowers `status.currentReplicas`.
+    /// Returns whether the work lowers `status.currentReplicas`.
     pub fn lowers_current(&self) -> bool {
         matches!(self, Self::Delete { why: Why::Outdated { is_current: true } | Why::Stuck { is_current: true }, .. })
     }

@@ -1,4 +1,4 @@
-//! The times of Events that upstream does not have, so that each is repeated at most once an hour.
+//! Times of the Events that only this controller records, not upstream. Each Event is repeated at most once an hour.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 /// Minimum time between two Events with the same content. An API server keeps an Event for an hour.
 pub const REPORT_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
-/// How long the cache may take to show a Pod of the set before a taken name is reported.
+/// Grace period for the cache to show a Pod of the set, before an Event reports that another Pod has its name.
 const CACHE_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
-/// The reported claim mismatches of one set, with the times of their Events.
+/// The claim mismatches of one set that Events have reported, with the times of the Events.
 #[derive(Clone, Debug, Default)]
 pub struct Reported(BTreeMap<String, Timestamp>);
 
@@ -20,7 +20,7 @@ fn is_recent(then: Timestamp, now: Timestamp) -> bool {
 }
 
 impl Reported {
-    /// Whether a mismatch was reported within [`REPORT_INTERVAL`] before `now`.
+    /// Returns whether a mismatch was reported within [`REPORT_INTERVAL`] before `now`.
     pub fn has_lately(&self, what: &str, now: Timestamp) -> bool {
         self.0.get(what).is_some_and(|then| is_recent(*then, now))
     }
@@ -36,20 +36,19 @@ impl Reported {
     }
 }
 
-/// The refused creations of a Pod whose name another Pod has.
+/// The refused creations of a Pod because another Pod has the name.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenName {
     /// Time of the first refusal of an unbroken series.
     first: Timestamp,
-    /// Time of the last refusal.
     last: Timestamp,
-    /// Time of the last report of the Pod that has the name.
+    /// Time of the last Event about the Pod that has the name; `None` before the first Event.
     examined: Option<Timestamp>,
 }
 
 impl TakenName {
-    /// Whether the Pod that has the name is to be reported now: the cache has had time to show a Pod of the set, and the last
-    /// report is older than [`REPORT_INTERVAL`].
+    /// Returns whether to report the Pod that has the name. The cache must have had time to show a Pod of the set, and the last
+    /// report must be older than [`REPORT_INTERVAL`].
     pub fn is_due(&self, now: Timestamp) -> bool {
         is_recent(self.last, now)
             && now.duration_since(self.first) >= CACHE_GRACE
@@ -66,7 +65,7 @@ impl TakenName {
     }
 }
 
-/// The reports about all sets, by uid of the set.
+/// The times of Events about all sets, by UID of the set.
 #[derive(Debug, Default)]
 pub(crate) struct Reports(Mutex<HashMap<Uid, SetReports>>);
 
@@ -77,22 +76,22 @@ struct SetReports {
 }
 
 impl Reports {
-    /// Returns the reported claim mismatches of a set.
+    /// Returns the claim mismatches of a set that Events have reported.
     pub(crate) fn differences(&self, set: &Uid) -> Reported {
         self.0.lock().get(set).map(|reports| reports.differences.clone()).unwrap_or_default()
     }
 
-    /// Records the report of a claim mismatch.
+    /// Records that an Event reports a claim mismatch.
     pub(crate) fn add_difference(&self, set: &Uid, difference: String, now: Timestamp) {
         self.0.lock().entry(set.clone()).or_default().differences.add(difference, now);
     }
 
-    /// Returns the refused creations of a Pod, if there were any.
+    /// Returns the refused creations of a Pod; `None` if no creation was refused.
     pub(crate) fn taken(&self, set: &Uid, pod: &str) -> Option<TakenName> {
         self.0.lock().get(set)?.taken.get(pod).copied()
     }
 
-    /// Records a refused creation of a Pod whose name is taken. `examined` says that the Pod that has the name is reported.
+    /// Records a refused creation of a Pod with a taken name. `examined` says that an Event reports the holder of the name.
     pub(crate) fn add_taken(&self, set: &Uid, pod: Arc<str>, now: Timestamp, examined: bool) {
         let mut sets = self.0.lock();
         let taken = &mut sets.entry(set.clone()).or_default().taken;
@@ -101,7 +100,7 @@ impl Reports {
         taken.insert(pod, TakenName::refused_at(known, now, examined));
     }
 
-    /// Removes the taken names that belong to Pods of the set by now.
+    /// Removes the taken names of Pods that the set owns now.
     pub(crate) fn free<'p>(&self, set: &Uid, pods: impl Iterator<Item = &'p str>) {
         let mut sets = self.0.lock();
         let Some(reports) = sets.get_mut(set).filter(|reports| !reports.taken.is_empty()) else { return };
@@ -115,7 +114,7 @@ impl Reports {
         self.0.lock().remove(set);
     }
 
-    /// Number of sets with entries.
+    /// Returns the number of sets with at least one entry.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()

@@ -1,4 +1,4 @@
-//! The input of one sync.
+//! The input of the decision in one sync.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,13 +23,13 @@ pub type ClaimRef = Arc<Claim>;
 /// A set and everything that a decision about it depends on, as the caches showed it at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The set that is synced.
+    /// The set as the cache showed it.
     pub set: Arc<StatefulSet>,
     /// The parsed `spec.template`.
     pub template: Arc<PodTemplate>,
     /// The set in its role as an owner of Pods and revisions.
     pub owner: Owner,
-    /// The revisions that the selector matches: revisions of the set, and orphans.
+    /// The revisions that the selector matches, to keep or to adopt: revisions of the set, and orphans.
     pub revisions: Claims<RevisionRef>,
     /// Pods to keep, to adopt and to release.
     pub pods: Claims<PodRef>,
@@ -38,9 +38,9 @@ pub struct Snapshot {
     pub claims: BTreeMap<String, ClaimRef>,
     /// The claim mismatches of the set that Events have reported.
     pub reported: Reported,
-    /// Feature gates and tunes.
+    /// Feature gates and tunes, which stay the same while the process runs.
     pub limits: Limits,
-    /// The time of the sync, by which availability is judged.
+    /// The time of the sync. Pods are available or not at this time.
     pub now: Timestamp,
 }
 

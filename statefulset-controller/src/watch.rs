@@ -1,4 +1,4 @@
-//! The handlers that turn events of watches into keys of sets.
+//! Handlers that turn events of watches into keys of sets in the queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ impl Watch {
         self.queue.add(event.meta().key(), priority(origin));
     }
 
-    /// Removes the entries of a deleted set. Entries by name stay if a new set of the same name exists.
+    /// Removes the entries of a deleted set. The entries under its name stay if a new set has the same name.
     pub(crate) fn forget(&self, set: &StatefulSet) {
         let meta = &set.metadata;
         self.ledger.forget(&meta.uid);
@@ -59,7 +59,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues the sets that wait for this claim. Upstream, a set that waits for a deletion is synced at some other event.
+    /// Enqueues the sets that wait for a claim. Upstream syncs such a set only at some other event.
     pub(crate) fn on_claim(&self, event: &Event<Claim>, _: Origin) {
         self.add_waiting(CLAIMS, event.meta());
         if let Event::Deleted(claim) = event {
@@ -80,7 +80,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues the set that controls the Pod or controlled it before; for an orphan, every set that may adopt it.
+    /// Enqueues the controller of the Pod and its previous controller. For an orphan, enqueues the sets that may adopt it.
     ///
     /// The first list of Pods enqueues nothing: the first list of sets enqueues every set, and no sync starts before both lists
     /// are complete.
@@ -128,7 +128,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues the set that could not create a Pod because this Pod had its name. Upstream waits for the back-off.
+    /// Enqueues the set that could not create a Pod because the deleted Pod had the name. Upstream waits for the back-off.
     fn add_waiting_for_name(&self, pod: &Meta) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let Some(set) = self.sets.get_readable(&pod.namespace, name) else { return };

@@ -20,12 +20,12 @@ use crate::{
     snapshot::{Limits, PodRef, RevisionRef, Snapshot},
 };
 
-/// The time of every sync in tests.
+/// Returns the time of every sync in tests.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// The time `seconds` before [`now`].
+/// Returns the time `seconds` before [`now`].
 pub(crate) fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
@@ -36,19 +36,19 @@ fn read<T: Object>(value: &Value) -> Arc<T> {
     Arc::new(object)
 }
 
-/// The Pod template with image `img:<version>`.
+/// Returns the Pod template with image `img:<version>`.
 pub(crate) fn template(version: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "c", "image": format!("img:{version}")}]}})
 }
 
-/// The `data` of the revision of a template.
+/// Returns the `data` of the revision of a template.
 fn data(template: &Value) -> Value {
     let data = Data::from_value(template.clone(), Numbers::Doubles).unwrap();
     serde_json::from_slice(data.bytes()).unwrap()
 }
 
-/// The cached objects under construction. Revisions are called `a`, `b`, ... after their templates.
+/// The cached objects under construction. Revision `web-a` holds template `a`, and so on.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) set: Value,
@@ -59,7 +59,7 @@ pub(crate) struct World {
     pub(crate) limits: Limits,
 }
 
-/// A set named `web` with `replicas` Pods that needs no change: template `a` is stored, and all Pods exist.
+/// Builds a set named `web` with `replicas` Pods that needs no change: template `a` is stored, and all Pods exist.
 pub(crate) fn world(replicas: i32) -> World {
     let world = empty(replicas).revision("a", 1);
     let world = (0..replicas).fold(world, |world, ordinal| world.pod(pod(ordinal)));
@@ -68,7 +68,7 @@ pub(crate) fn world(replicas: i32) -> World {
         "observedGeneration": 1, "collisionCount": 0}))
 }
 
-/// A set named `web` without Pods, revisions and status.
+/// Builds a set named `web` without Pods, revisions and status.
 pub(crate) fn empty(replicas: i32) -> World {
     let set = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "SET", "generation": 1, "resourceVersion": "5"},
@@ -80,11 +80,11 @@ pub(crate) fn empty(replicas: i32) -> World {
     World { set, revisions: Vec::new(), pods: Vec::new(), claims: Vec::new(), reported: Reported::default(), limits }
 }
 
-/// A Pod under construction.
+/// A Pod under construction, in JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBuilder(pub(crate) Value);
 
-/// A Pod of template `a`, ready for an hour.
+/// Builds a Pod of template `a` that has been ready for an hour.
 pub(crate) fn pod(ordinal: i32) -> PodBuilder {
     let name = format!("web-{ordinal}");
     let owner =
@@ -104,14 +104,14 @@ impl PodBuilder {
         self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
         self
     }
-    /// Ready at first, and not ready for the last 30 seconds.
+    /// Makes the Pod unready for the last 30 seconds. It was ready before.
     pub(crate) fn unready(mut self) -> Self {
         let (started, changed) = (ago(3600).to_string(), ago(30).to_string());
         self.0["status"]["startTime"] = json!(started);
         self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "lastTransitionTime": changed}]);
         self
     }
-    /// Not ready since the start of the Pod.
+    /// Makes the Pod unready since its start.
     pub(crate) fn never_ready(mut self) -> Self {
         self = self.unready();
         self.0["status"]["conditions"][0]["lastTransitionTime"] = self.0["status"]["startTime"].clone();
@@ -163,7 +163,7 @@ impl World {
     pub(crate) fn partition(self, partition: i32) -> Self {
         self.spec("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}))
     }
-    /// The user has changed the template, and the new revision is already stored.
+    /// Changes the template, as a user does, and stores the new revision.
     pub(crate) fn rollout_to(self, version: &str) -> Self {
         let number = self.revisions.len() as i64 + 1;
         self.template(version).revision(version, number)
@@ -254,19 +254,19 @@ impl World {
         crate::decide::decide(&self.snapshot())
     }
 
-    /// The requests of a sync, as an explanation lists them.
+    /// Returns the requests of a sync, as an explanation lists them.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
         Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain().actions
     }
 
-    /// The work on Pods, abbreviated: `+1` creates, `-1` deletes, `~1` corrects the Pod itself, `pvc 1` creates claims, `own 1`
-    /// writes the owner references of claims.
+    /// Returns the work on Pods, abbreviated: `+1` creates, `-1` deletes, `~1` corrects the Pod itself, `pvc 1` creates claims,
+    /// `own 1` writes the owner references of claims.
     pub(crate) fn work(&self) -> Vec<String> {
         short(&self.plan().reconcile)
     }
 
-    /// The hash in the name of the template's revision after this number of collisions.
+    /// Returns the hash in the name of the template's revision after this number of collisions.
     pub(crate) fn hash(&self, collisions: i32) -> String {
         revisions::hash(&self.snapshot().template, collisions)
     }

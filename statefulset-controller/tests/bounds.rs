@@ -41,9 +41,9 @@ use crate::world::{NS, SETS, World, set};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Greatest memory of one decision and its explanation, in bytes.
+/// Maximum memory of one decision and its explanation, in bytes.
 const DECISION: usize = 8 << 20;
-/// Greatest memory of the API server with a hundred sets, its nodes and the controller together, in bytes.
+/// Maximum memory of the API server with a hundred sets, its nodes and the controller together, in bytes.
 const CLUSTER: usize = 512 << 20;
 
 /// Serializes the tests, because the memory limit applies to the whole process.
@@ -65,7 +65,7 @@ fn pod(ordinal: i32, ready: bool) -> Value {
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}})
 }
 
-/// The snapshot of a sync of `object`; `None` if the object is refused.
+/// Returns the snapshot of a sync of `object`; `None` if the decoder refuses `object`.
 fn snapshot(object: &Value, pods: &[(i32, bool)], limits: Limits) -> Option<Snapshot> {
     let set: Arc<StatefulSet> = read(object)?;
     let owner = Owner::new(STATEFUL_SETS, &set.metadata);
@@ -85,7 +85,7 @@ fn snapshot(object: &Value, pods: &[(i32, bool)], limits: Limits) -> Option<Snap
     })
 }
 
-/// A set with extreme numbers, some of which a server refuses.
+/// Generates sets with extreme numbers, some of them refused by a server.
 fn any_set() -> impl Strategy<Value = Value> {
     let number = || prop::sample::select(vec![0, 1, 3, i64::from(i32::MAX) - 1, i64::from(i32::MAX), -1, i64::MAX]);
     let limit = prop::sample::select(vec![
@@ -126,7 +126,7 @@ fn count(plan: &Plan, is_counted: fn(&Work) -> bool) -> usize {
     plan.reconcile.phases.iter().flat_map(|phase| &phase.work).filter(|work| is_counted(work)).count()
 }
 
-/// Greatest memory of a cached revision, in bytes, regardless of its data.
+/// Maximum memory of a cached revision, in bytes, regardless of the size of its data.
 const REVISION: usize = 8 << 10;
 
 /// STATEFULSET-2.
@@ -256,7 +256,7 @@ fn the_number_of_visited_ordinals_depends_on_existing_and_new_pods() {
         ("OrderedReady", 5, 0, 6, 1),
         ("OrderedReady", 5, 3, 6, 1),
         ("Parallel", 5, 0, 5 + MAX_CREATES_PER_SYNC, MAX_CREATES_PER_SYNC),
-        // Ordinals that wait for a claim do not prevent the creation of others.
+        // Ordinals that wait for a claim do not prevent the creation of Pods for later ordinals.
         ("Parallel", 5, 3, 5 + 3 + MAX_CREATES_PER_SYNC, 3 + MAX_CREATES_PER_SYNC),
     ] {
         let set: Arc<StatefulSet> = read(&object(policy)).unwrap();
@@ -278,7 +278,7 @@ fn a_set_of_two_thousand_million_replicas_does_not_delay_other_sets() {
     limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
-/// Measures the time until a hundred sets of two Pods are ready, with and without hostile sets, and checks the explanations.
+/// Measures the time until a hundred sets of two Pods are ready, with and without hostile sets. Checks their explanations, too.
 async fn neighbours() {
     let mut taken = Vec::new();
     for hostile in [false, true] {

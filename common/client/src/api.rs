@@ -1,4 +1,4 @@
-//! Requests to the API server, and the single place where their errors are classed.
+//! Requests to the API server, and the single place where their errors are classified.
 //!
 //! [`Api`] is a thin layer over `kube::Client`. It adds paths, the field manager, the leadership gate before every write, the
 //! client-side rate limit, `Retry-After`, and errors that say whether a write may have happened. Request bodies are JSON.
@@ -33,13 +33,13 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 /// Maximum number of retries that a server can ask for with `Retry-After`. Upstream: client-go `maxRetries`.
 const MAX_RETRIES: u32 = 10;
 /// Upper limit of the wait that a server asks for with `Retry-After`. API servers ask for seconds. A broken server that asks
-/// for a day must not hold up a worker for a day. Upstream waits as long as the server asks for.
+/// for a day must not stop a worker for a day. Upstream waits as long as the server asks for.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// Size limit in bytes of an answer that is not a list. An object has at most a few MB in any server.
 const MAX_ANSWER: usize = 32 << 20;
 /// Size limit in bytes of a list, or of a page: some 100,000 Pods.
 const MAX_LIST: usize = 1 << 30;
-/// Field manager of all writes. It is upstream's, so that a hand-over leaves no second owner of the same fields.
+/// Field manager of all writes. The name equals upstream's, so that a hand-over leaves no second owner of the same fields.
 pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
 /// Measurements of one attempt of a request, for metrics.
@@ -59,12 +59,12 @@ pub struct Observation<'a> {
 
 /// Receives the measurements of requests and attempts, for metrics.
 pub trait Observer: Send + Sync {
-    /// Called at the end of each attempt, or when a watch has been opened.
+    /// Called at the end of each attempt of a request, and when a watch has been opened or refused.
     fn observed(&self, observation: Observation<'_>);
-    /// Called at the end of each request other than a watch. `took` includes all waits and attempts. `received` is the size
-    /// of the last answer; `None` if none came.
+    /// Called at the end of each request other than a watch. `took` includes all waits and attempts. `received` is the size of
+    /// the last answer in bytes; `None` without an answer.
     fn finished(&self, _method: &str, _took: Duration, _received: Option<usize>) {}
-    /// Called before each attempt under a client-side rate limit, with the time that the attempt waited for it.
+    /// Called before each attempt under a client-side rate limit, with the time that the attempt waited for the limit.
     fn throttled(&self, _method: &str, _waited: Duration) {}
 }
 
@@ -154,25 +154,25 @@ impl Api {
         self.with(|inner| inner.throttle = throttle)
     }
 
-    /// Sets the observer of all requests.
+    /// Sets the observer that measures all requests. By default, requests are not measured.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         self.with(|inner| inner.observer = observer)
     }
 
-    /// Sets the record to which all writes are added.
+    /// Sets the shared record of writes, to which each write of this client is added.
     #[must_use]
     pub fn with_writes(self, writes: Writes) -> Self {
         self.with(|inner| inner.writes = writes)
     }
 
-    /// Sets the pace of the process, which does not sleep while a request is in flight.
+    /// Sets the rule for the sleep of the process, which does not sleep while a request is in flight.
     #[must_use]
     pub fn with_pace(self, pace: Pace) -> Self {
         self.with(|inner| inner.pace = pace)
     }
 
-    /// Sets the format that informers request for kinds that support it.
+    /// Sets the format that informers request for kinds that support that format.
     #[must_use]
     pub fn with_preferred_format(self, format: Format) -> Self {
         self.with(|inner| inner.preferred = format)
@@ -210,7 +210,7 @@ impl Api {
         self.inner.preferred
     }
 
-    /// Returns the pace of the process, which does not sleep while a request is in flight.
+    /// Returns the rule for the sleep of the process, which does not sleep while a request is in flight.
     pub fn pace(&self) -> &Pace {
         &self.inner.pace
     }
@@ -276,8 +276,8 @@ impl Api {
 
     /// Sends a call, retries it as often as the server asks for, and records the write.
     ///
-    /// A wait ends early, with the server's answer as the error, when the process shuts down, or when a write loses the
-    /// leadership. The Lease is released only after all waits have ended.
+    /// A wait ends early when the process shuts down, or when a write loses the leadership. The result is then the server's
+    /// last error. The Lease is released only after all waits have ended.
     pub async fn call(&self, call: Call<'_>) -> Result<Bytes, Error> {
         self.call_for(call).await.map(|(_, body)| body)
     }
@@ -302,7 +302,7 @@ impl Api {
             }
         };
         let now = self.inner.clock.instant();
-        // A write that the gate stopped was never sent, and is not measured.
+        // A write that the closed gate stopped was never sent, so it is not measured.
         if !matches!(result, Err(Error::NotLeader)) {
             self.inner.observer.finished(call.method.as_str(), now - started, received);
         }
@@ -314,8 +314,8 @@ impl Api {
         result
     }
 
-    /// Waits, and returns whether the full time has passed. The wait ends early if the process shuts down, or if a write
-    /// loses the leadership.
+    /// Waits, and returns whether the full time has passed. The wait ends early if the process shuts down, or if a write loses
+    /// the leadership.
     async fn wait(&self, duration: Duration, writes: bool) -> bool {
         let gate = &self.inner.gate;
         tokio::select! {
@@ -338,7 +338,7 @@ impl Api {
         }
         let sent = call.body.as_ref().map_or(0, |(_, body)| body.len());
         let request = self.request(&call.method, &call.path, call.accept, call.body.clone())?;
-        // Checked last, immediately before the request is sent: a process that is no longer the leader must not write.
+        // The gate is checked immediately before the request is sent: a process that is no longer the leader must not write.
         if writes && !inner.gate.is_open() {
             return Err(Error::NotLeader);
         }
@@ -394,7 +394,7 @@ pub fn escape(value: &str) -> String {
     for byte in value.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
-            // A write into a string cannot fail.
+            // A write into a `String` cannot fail.
             _ => drop(write!(out, "%{byte:02X}")),
         }
     }

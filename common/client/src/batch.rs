@@ -1,4 +1,4 @@
-//! Concurrent requests of one sync: all of them up to a limit, or in batches that double in size (slow start).
+//! Concurrent requests of one sync: all at once up to a limit, or in batches that double in size (slow start).
 
 use futures::{StreamExt as _, stream};
 
@@ -7,7 +7,7 @@ pub const IN_FLIGHT: usize = 100;
 
 /// Awaits all `calls`, at most `in_flight` of them at the same time, and returns the results in the order of the calls.
 pub async fn all_within<F: Future>(in_flight: usize, calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    // The calls are collected first, because the compiler cannot prove that a stream over a borrowing iterator is `Send`.
+    // The calls are collected first, because the compiler cannot prove that a stream over the borrowing iterator is `Send`.
     let calls: Vec<F> = calls.into_iter().collect();
     stream::iter(calls).buffered(in_flight).collect().await
 }
@@ -26,18 +26,18 @@ pub struct SlowStart {
     most: usize,
 }
 
-/// Returns the batch sizes for `count` calls, beginning with [`SLOW_START_INITIAL_BATCH_SIZE`].
+/// Returns the batch sizes of a slow start for `count` calls. The first size is [`SLOW_START_INITIAL_BATCH_SIZE`].
 pub fn slow_start(count: usize) -> SlowStart {
     SlowStart { remaining: count, next: SLOW_START_INITIAL_BATCH_SIZE, most: usize::MAX }
 }
 
-/// Returns one batch with all `count` calls.
+/// Returns the size of a single batch with all `count` calls.
 pub fn at_once(count: usize) -> SlowStart {
     SlowStart { next: usize::MAX, ..slow_start(count) }
 }
 
 impl SlowStart {
-    /// Limits each batch to `most` calls; 0 counts as 1.
+    /// Limits the size of each batch to `most` calls; 0 counts as 1.
     #[must_use]
     pub fn at_most(mut self, most: usize) -> Self {
         self.most = most.max(1);
@@ -86,8 +86,8 @@ mod tests {
         assert_eq!((at_once(0).next(), at_once(700).collect::<Vec<_>>()), (None, vec![700]));
     }
 
-    /// Runs a slow start that stops after the first failing batch. Returns the calls made, the successes, and the calls
-    /// without a success.
+    /// Runs a slow start that stops after the first batch with a failure. Returns the number of calls made, of successes, and
+    /// of calls without a success.
     fn run(wanted: usize, fails: impl Fn(usize) -> bool) -> (usize, usize, usize) {
         let (mut made, mut successes) = (0, 0);
         for batch in slow_start(wanted) {

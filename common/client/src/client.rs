@@ -1,8 +1,8 @@
 //! Connections to the API server: its address, the credentials, and the transport.
 //!
-//! [`load`] reads the configuration, and [`connect`] builds a client over our own connections ([`connection`]): HTTP/2 with
-//! pings, so that a dead connection is noticed within a minute, and HTTP/1.1 if the server does not support HTTP/2. This
-//! module retries nothing and compresses nothing.
+//! [`load`] reads the configuration, and [`connect`] builds a client over the connections of this crate ([`connection`]):
+//! HTTP/2 with pings, so that a dead connection is noticed within a minute, and HTTP/1.1 if the server does not support HTTP/2.
+//! This module retries nothing and compresses nothing.
 
 mod certificate;
 mod connection;
@@ -26,7 +26,7 @@ use tower::{BoxError, Service, ServiceBuilder, service_fn};
 use crate::version;
 pub use connections::Connections;
 
-/// Flags that name the API server.
+/// Options that name the API server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `--kubeconfig`: path of the kubeconfig.
@@ -35,7 +35,7 @@ pub struct Options {
     pub master: Option<String>,
 }
 
-/// Why a client could not be built or could not connect. Nothing was sent.
+/// Why a client could not be built, or could not connect. No request was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
@@ -46,7 +46,7 @@ impl Error {
     }
 }
 
-/// Appends the causes of `error` to `text`, except those that it already contains.
+/// Appends the causes of `error` to `text`, except causes that `text` already contains.
 pub(crate) fn with_causes(mut text: String, error: &(dyn std::error::Error + 'static)) -> String {
     for cause in std::iter::successors(error.source(), |cause| cause.source()) {
         let part = cause.to_string();
@@ -86,7 +86,7 @@ async fn from_file(path: &Path) -> Result<Config, BoxError> {
     let authority = authority_file(&kubeconfig);
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     check_authority(&config)?;
-    // With this path, a replaced file is read again. Only inside a cluster does kube set the path itself.
+    // Only inside a cluster does kube-rs set this path. With the path, a replaced file is read again.
     config.root_cert_file = authority;
     Ok(config)
 }
@@ -101,8 +101,8 @@ fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     cluster.certificate_authority_data.as_ref().is_none_or(String::is_empty).then(|| file.into())
 }
 
-/// Checks that the certificate authority has usable certificates. Otherwise, only the first connection would fail, and then
-/// each further one.
+/// Checks that the certificate authority has usable certificates. Without this check, the error would appear only when a
+/// connection is made.
 fn check_authority(config: &Config) -> Result<(), String> {
     let Some(certificates) = &config.root_cert else { return Ok(()) };
     if certificates.is_empty() {
@@ -141,7 +141,7 @@ pub fn connect(config: &Config) -> Result<kube::Client, Error> {
     Ok(kube::Client::new(stack(config, connection::Patience::usual())?, config.default_namespace.clone()))
 }
 
-/// Builds the service that authenticates requests and sends them over its own connections.
+/// Builds the service that authenticates requests and sends them over connections of its own.
 fn stack(
     config: &Config,
     patience: connection::Patience,
@@ -156,7 +156,7 @@ fn stack(
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_request(|mut request: Request<Body>| {
-            // Newer servers compress each event of a watch separately, which costs both sides more than it saves.
+            // Newer servers compress each event of a watch separately, which costs client and server more than it saves.
             request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             request
         })
@@ -170,7 +170,7 @@ fn stack(
 pub fn user_agent(client_name: &str) -> String {
     let program = std::env::args().next().unwrap_or_default();
     let program = program.rsplit('/').next().filter(|p| !p.is_empty()).unwrap_or("unknown");
-    // A header value contains only printable ASCII characters.
+    // A header value contains only printable ASCII characters, so other characters are replaced.
     let program: String = program.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
     let v = version::VERSION;
     let number = version::program();

@@ -1,12 +1,12 @@
 //! Read your own writes: a sync never decides on a cache that does not show the earlier writes of this process.
 //!
-//! After each write, the record of the owner holds what the cache must show: the version of the write, the disappearance of a
-//! deleted object, and, if an answer was lost, the appearance of an unknown child. While something is missing, the sync of
-//! the owner waits ([`Behind`]). Every wait ends: each list, bookmark or event of the resource advances the cache, a deletion
-//! is checked in the cache itself (so it may appear before the answer), and the record is dropped after a timeout.
+//! After each write, the record of the owner lists what the cache must show: the version of the write, the disappearance of a
+//! deleted object, and, if an answer was lost, the appearance of an unknown child. While something is missing, the sync of the
+//! owner waits ([`Behind`]). Every wait ends: each list, bookmark or event of the resource advances the cache, a deletion is
+//! checked in the cache itself (so that it may appear before the answer), and the record is dropped after a timeout.
 //!
 //! Upstream has two mechanisms: expectations (counts, which an unrelated Pod can satisfy) and, since 1.36, the consistency
-//! store of four controllers. The ledger does the work of both, and identifies each object. Upstream:
+//! store of four controllers. The [`Ledger`] replaces both mechanisms, and identifies each object. Upstream:
 //! `pkg/controller/util/consistency`, `ControllerExpectations`.
 
 use std::{sync::Arc, time::Duration};
@@ -22,19 +22,19 @@ use crate::{
     store::Store,
 };
 
-/// How long a create whose answer was lost may still take effect: a server ends requests after a minute.
+/// How long a create may still take effect after its answer was lost: a server ends requests after a minute.
 const LOST_CREATE: Duration = Duration::from_secs(65);
 /// How long an owner waits for the newer version of a child after the server refused a write with a conflict. The version
 /// usually arrives within milliseconds. The full time passes only if the watch lags, or if the conflict had another cause.
 const CONFLICT: Duration = Duration::from_secs(5);
-/// How long a deleted owner waits for its cache to show the deletion that the server has reported. Until then, its syncs
-/// would create children again and again, which the garbage collector deletes.
+/// How long a deleted owner waits for its cache to show the deletion that the server has reported. Syncs before that would
+/// create children again and again, which the garbage collector deletes.
 const GONE: Duration = Duration::from_secs(60);
-/// Interval at which an owner with conflicts checks the cache again. It cannot rely on an event: if another owner has adopted
-/// the child, the event of the child enqueues only the new owner.
+/// Interval at which an owner with conflicts checks the cache again. The owner cannot rely on an event: if another owner has
+/// adopted the child, the event of the child enqueues only the new owner.
 const CONFLICT_CHECK: Duration = Duration::from_millis(200);
 
-/// The view of a cache that a [`Ledger`] needs.
+/// The methods of a cache that a [`Ledger`] needs.
 pub trait Cache {
     /// Returns the resource of the cached objects.
     fn resource(&self) -> Resource;
@@ -64,7 +64,7 @@ impl<K: Object> Cache for Store<K> {
     }
 }
 
-/// The reason why an owner has to wait: a write of this process that its caches do not show yet.
+/// Why an owner has to wait: its caches do not show a write of this process yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Behind {
     /// The cache has not reached the version of a write.
@@ -82,7 +82,7 @@ pub enum Behind {
     Conflicts {
         /// Resource of the stale objects.
         resource: Resource,
-        /// Number of stale objects.
+        /// Number of objects with a stale state in the cache.
         count: usize,
     },
     /// The cache shows deleted children as not terminating.
@@ -90,20 +90,20 @@ pub enum Behind {
     Deletes {
         /// Resource of the deleted children.
         resource: Resource,
-        /// Number of deleted children.
+        /// Number of deleted children that the cache shows as not terminating.
         count: usize,
     },
-    /// Children may still appear from create requests whose answers were lost.
+    /// Children may still appear, because the answers to create requests were lost.
     #[error("{count} {resource} may have been created by requests that were not answered")]
     LostCreates {
         /// Resource of the possible children.
         resource: Resource,
-        /// Number of possible children.
+        /// Number of children that may still appear.
         count: usize,
     },
 }
 
-/// Own writes that the caches do not show yet, by the UID of the owner. Clones share the records.
+/// The writes of this process that its caches do not show yet, by the UID of the owner. Clones share the records.
 #[derive(Clone)]
 pub struct Ledger {
     records: Arc<Mutex<HashMap<Uid, Record>>>,
@@ -114,7 +114,7 @@ pub struct Ledger {
 #[derive(Default)]
 struct Record {
     written: Vec<(Resource, Version)>,
-    /// Objects to which the server refused a write, each with the end of the wait for its newer state.
+    /// Objects with a refused write, each with the end of the wait for a newer state of the object.
     conflicts: Vec<(Shown, Instant)>,
     deleted: Vec<Shown>,
     created: Vec<Uid>,
@@ -122,7 +122,7 @@ struct Record {
     at: Option<Instant>,
 }
 
-/// A stale state of an object, which the cache has to replace by a newer one.
+/// A stale state of an object. The cache must show another state before the owner may sync.
 struct Shown {
     resource: Resource,
     namespace: Text,
@@ -147,7 +147,7 @@ fn cache_of<'a>(caches: &[&'a dyn Cache], resource: Resource) -> Option<&'a dyn 
     caches.iter().copied().find(|cache| cache.resource() == resource)
 }
 
-/// Returns the resource of the first element, and the number of elements of that resource.
+/// Returns the resource of the first element, and the number of elements with that resource.
 fn count_first<'a>(shown: impl Iterator<Item = &'a Shown> + Clone) -> Option<(Resource, usize)> {
     let resource = shown.clone().next()?.resource;
     Some((resource, shown.filter(|shown| shown.resource == resource).count()))
@@ -178,7 +178,7 @@ impl Ledger {
         self.record(owner, |record| raise(record, resource, version));
     }
 
-    /// Records the creation or adoption of a child.
+    /// Records the creation or adoption of a child, which produced `version`.
     pub fn created(&self, owner: &Uid, resource: Resource, child: &Uid, version: Version) {
         self.record(owner, |record| {
             raise(record, resource, version);
@@ -186,12 +186,12 @@ impl Ledger {
         });
     }
 
-    /// Returns how long a create whose answer was lost may still take effect; at most the timeout of the ledger.
+    /// Returns how long a create may still take effect after its answer was lost; at most the timeout of the ledger.
     pub fn lost_create_timeout(&self) -> Duration {
         LOST_CREATE.min(self.timeout)
     }
 
-    /// Records a create whose answer was lost, so that a new child may appear.
+    /// Records a create without an answer, so that an unknown child may appear.
     ///
     /// `before` returns the children in the cache at the beginning of the sync. A new child is neither among them nor among
     /// the children recorded as created.
@@ -221,7 +221,7 @@ impl Ledger {
 
     /// Records that the server refused a write to a child because the version in `child` is stale.
     ///
-    /// The owner waits until the cache shows another version of the child, or no child. An earlier sync would decide on the
+    /// The owner waits until the cache shows another version of the child, or no child. A sync before that would decide on the
     /// same state and be refused again.
     pub fn conflicted(&self, owner: &Uid, resource: Resource, child: &Meta) {
         let Key { namespace, name } = child.key();
@@ -229,7 +229,7 @@ impl Ledger {
         self.conflict(owner, Shown { resource, namespace, name, uid, version }, CONFLICT);
     }
 
-    /// Records that the server no longer has the owner itself, or has another object under its name.
+    /// Records that the server no longer has the owner itself, or has another object with its name.
     ///
     /// The owner waits until its cache shows the deletion, for at most a minute.
     pub fn gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
@@ -247,7 +247,7 @@ impl Ledger {
 
     /// Whether the owner waits for a cache to show a write to `resource`.
     ///
-    /// Intended for event handlers that enqueue the owner only if it waits, for example after the event of a child that the
+    /// Intended for event handlers that enqueue the owner only while it waits, for example after the event of a child that the
     /// owner itself created.
     pub fn awaits_write(&self, owner: &Uid, resource: Resource) -> bool {
         let records = self.records.lock();
@@ -309,12 +309,12 @@ impl Ledger {
         None
     }
 
-    /// Returns the number of owners with a record.
+    /// Returns the number of owners that have a record.
     pub fn len(&self) -> usize {
         self.records.lock().len()
     }
 
-    /// Whether no owner has a record.
+    /// True if no owner has a record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
-        // If the conflict had another cause, no newer version appears, and the wait times out.
+        // If the conflict had another cause, no newer version appears, and the wait ends after its timeout.
         ledger.conflicted(&owner, PODS, &Meta { resource_version: Version::parse("6"), ..child("a") });
         assert!(behind().is_some());
         clock.sleep(CONFLICT).await;
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
-        // If the server's answer was wrong, the owner stays in the cache, and the wait times out.
+        // If the server's answer was wrong, the owner stays in the cache, and the wait ends after its timeout.
         *cache.live.borrow_mut() = live;
         ledger.gone(&owner, PODS, &"shop".into(), &"a".into());
         assert!(behind().is_some());

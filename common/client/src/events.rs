@@ -1,8 +1,8 @@
 //! Events: messages to users about an object, in the form of upstream's recorder.
 //!
-//! [`Recorder::event`] never waits and never fails: it passes the Event to one sending task over a bounded queue. The sender
-//! aggregates, deduplicates and filters Events ([`correlate`]). It has its own rate limit, so that Events cannot delay more
-//! important writes.
+//! [`Recorder::event`] never waits and never fails: it passes the Event to one sending task over a bounded queue. The task
+//! aggregates, deduplicates and filters Events ([`correlate`]). The task has its own rate limit, so that Events cannot delay
+//! more important writes.
 
 mod correlate;
 mod sender;
@@ -31,7 +31,7 @@ use sender::Item;
 
 pub use sender::{EVENTS, Sender, SentEvents};
 
-/// Capacity of the queue of Events to send; further ones are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
+/// Capacity of the queue of Events to send; further Events are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
 const QUEUE: usize = 1000;
 /// Size limit of a message in bytes. The API server accepts any size, but a thousand messages may wait in memory.
 const MESSAGE: usize = 8 << 10;
@@ -60,15 +60,15 @@ impl EventType {
 pub struct ObjectRef {
     /// Group and version, such as `apps/v1`.
     pub api_version: Text,
-    /// Kind, such as `ReplicaSet`.
+    /// Kind of the object, such as `ReplicaSet`.
     pub kind: Text,
     /// Namespace; empty for a cluster-scoped object.
     pub namespace: Text,
-    /// `metadata.name`.
+    /// Name of the object. The name of an Event begins with this name if possible.
     pub name: Text,
-    /// `metadata.uid`; empty if unknown.
+    /// UID of the object; empty if unknown.
     pub uid: Uid,
-    /// `resourceVersion` of the copy that the controller has; unknown if it does not matter.
+    /// Version of the object in the controller's cache; unknown if the version does not matter.
     pub version: Version,
 }
 
@@ -110,7 +110,7 @@ impl ObjectRef {
     }
 }
 
-/// The loop that records Events.
+/// Names of the loop that records Events, in the Events and in the requests that send them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// Component that the Events name, such as `replicaset-controller`.
@@ -130,14 +130,14 @@ pub(crate) struct Recorded {
     pub(crate) at: Timestamp,
 }
 
-/// Source of times that are unique within a process, because the names of Events contain them.
+/// Source of times that are unique within a process, because the names of Events contain the times.
 #[derive(Debug, Default)]
 struct Stamp(AtomicI64);
 
 impl Stamp {
     fn next(&self, now: Timestamp) -> Timestamp {
         let now = i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
-        // If the clock was set back by a second or more, the new time is used.
+        // If the clock was set back by a second or more, the times continue from the new time of the clock.
         let next = |last: i64| if now <= last && last - now < 1_000_000_000 { last + 1 } else { now };
         let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         let (Ok(last) | Err(last)) = last;
@@ -165,7 +165,7 @@ impl Recorder {
         Self { source, clock, stamp: Arc::default(), queue: None, tap: None }
     }
 
-    /// Creates a recorder that passes every Event to `tap` and sends nothing, for tests and shadow mode.
+    /// Creates a recorder that passes every Event to `tap` and sends no Event, for tests and shadow mode.
     pub fn tapped(
         component: &'static str,
         clock: Clock,

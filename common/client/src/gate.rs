@@ -4,8 +4,8 @@
 //! election opens the gate up to a deadline and moves the deadline with every renewal. The gate closes by itself when the
 //! deadline passes.
 //!
-//! A process that shuts down finishes its current work behind an open gate. It must no longer wait for retries and rate
-//! limits, however: [`Keeper::drain`] ends all such waits.
+//! A process that shuts down finishes its current work while the gate is still open. It must no longer wait for retries and
+//! rate limits, however: [`Keeper::drain`] ends all such waits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,13 +26,13 @@ enum State {
     /// Open until `deadline`, which every renewal of the Lease moves.
     Until {
         deadline: Instant,
-        /// Total time of suspension of the machine when the deadline was set.
+        /// Total time for which the machine had been suspended when the deadline was set.
         suspended: Duration,
     },
 }
 
 impl State {
-    /// Returns the time until the gate closes; zero if it is closed, and `None` if it has no deadline.
+    /// Returns the time until the gate closes; zero if the gate is closed, and `None` if it has no deadline.
     fn remaining(self, clock: &Clock) -> Option<Duration> {
         match self {
             Self::Closed => Some(Duration::ZERO),
@@ -56,7 +56,7 @@ struct Opened {
     left: Option<Arc<WrittenVersions>>,
 }
 
-/// Read side of the gate: tells whether writes are allowed. Cheap to clone.
+/// Read side of the gate, which reports whether writes are allowed. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gate {
     state: watch::Receiver<State>,
@@ -73,7 +73,7 @@ pub struct Keeper {
     gate: Gate,
 }
 
-/// Creates a closed gate and its keeper.
+/// Creates a closed gate, and the [`Keeper`] that opens and closes it.
 pub fn gate(clock: Clock) -> (Keeper, Gate) {
     let (open, state) = watch::channel(State::Closed);
     let (drain, draining) = watch::channel(false);
@@ -93,15 +93,15 @@ impl Keeper {
         self.gate.opened.lock().left = left.map(Arc::new);
     }
 
-    /// Opens the gate until `deadline`, or moves its deadline to that time. Suspension of the machine does not stop the
-    /// clock.
+    /// Opens the gate until `deadline`, or moves its deadline to that time. The deadline also passes while the machine is
+    /// suspended.
     pub fn open_until(&self, deadline: Instant) {
         let suspended = self.gate.clock.suspended();
         self.note_opening();
         self.state.send_replace(State::Until { deadline, suspended });
     }
 
-    /// Whether the gate is closed: its deadline has passed, or the keeper closed or never opened it.
+    /// Whether the gate is closed: the deadline has passed, or the gate was closed or was never opened.
     pub fn has_expired(&self) -> bool {
         !self.gate.is_open()
     }
@@ -129,7 +129,7 @@ impl Gate {
         self.state.borrow().is_open(&self.clock)
     }
 
-    /// Returns when the gate was opened; `None` while it is closed. A moved deadline does not change the time.
+    /// Returns when the gate was opened; `None` while the gate is closed. A renewal of the deadline does not change this time.
     pub fn open_since(&self) -> Option<Instant> {
         self.opened.lock().since.filter(|_| self.is_open())
     }
@@ -160,15 +160,15 @@ impl Gate {
         }
     }
 
-    /// Waits for [`Keeper::drain`], after which nothing may wait for a retry or a rate limit.
+    /// Waits for [`Keeper::drain`]. Afterwards, no request may wait for a retry or a rate limit.
     pub async fn draining(&self) {
         if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
-            // The keeper was dropped without draining. `closed` then ends the waits of writes.
+            // The keeper was dropped without draining. Then `closed` ends the waits of writes.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns how long the gate stays open unless its deadline is moved; `None` if it is closed or has no deadline.
+    /// Returns the time until the deadline; `None` if the gate is closed or has no deadline.
     pub fn remaining(&self) -> Option<Duration> {
         let state = *self.state.borrow();
         state.remaining(&self.clock).filter(|_| state != State::Closed)

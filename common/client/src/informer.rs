@@ -44,39 +44,39 @@ pub use reflect::{JSON, METADATA};
 pub use shared::SharedInformer;
 pub use sink::{Cached, Handler, Sink, handler};
 
-/// Settings of an informer: the objects to watch, and how to list and watch them.
+/// Options of an informer: the objects to watch, and how to list and watch them.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Namespace to watch; empty for all namespaces.
     pub namespace: String,
     /// Label selector of the objects; empty for all objects.
     pub labels: String,
-    /// Field selector of the objects; empty for [`Object::FIELD_SELECTOR`] of the projection.
+    /// Field selector of the objects; empty for [`Object::FIELD_SELECTOR`] of the decoded type.
     pub fields: String,
     /// Whether to try a streaming list before a list in pages.
     pub streaming: bool,
     /// Number of objects per page of a list, where streaming lists are off or unsupported.
     pub page: u32,
-    /// Size limit of a full set in bytes, as received: some million Pods. It stops the list of a broken server that never
-    /// ends.
+    /// Size limit of a full set in bytes, as received: some million Pods. The limit ends the list of a broken server that never
+    /// stops sending.
     pub longest: usize,
     /// How long a watch may deliver nothing before it is resumed, once the server has shown that it sends bookmarks.
     ///
-    /// A server sends a bookmark about once a minute, but none while a quiet resource is still at the version at which the
-    /// watch began. Silence is therefore no failure. The watch is resumed from the same version, which costs one request, and
-    /// the limit doubles until the next event.
+    /// A server sends a bookmark about once a minute, but not while a quiet resource is still at the version at which the watch
+    /// began. Silence is therefore no failure. The watch is resumed from the same version, which costs one request, and the
+    /// limit doubles until the next event.
     pub silence: Duration,
     /// How long lists and watches may keep failing before the cache counts as stale ([`AnyInformer::lost_touch`]).
     pub failing: Duration,
     /// Interval between replays of the whole cache to the handlers; `None` for no replays.
     pub resync: Option<Duration>,
-    /// Resource to watch instead of the projection's own, for projections that fit every resource.
+    /// Resource to watch instead of the resource of the decoded type, for types that fit every resource.
     pub resource: Option<Resource>,
     /// Whether to request only the metadata of the objects.
     pub metadata_only: bool,
     /// Registry for the metrics of the cache; `None` for no metrics.
     pub metrics: Option<Metrics>,
-    /// Detector of a second writer that examines the watch events; `None` for no detection.
+    /// Detector of another process that runs the same loops as this process; `None` for no detection.
     pub sampler: Option<Arc<WriteSampler>>,
 }
 
@@ -127,7 +127,7 @@ pub struct State {
 /// An informer that fills a [`Store`] and calls handlers.
 pub type Informer<K> = SinkInformer<Cached<K>>;
 
-/// List and watch of one resource, which keeps a [`Sink`] up to date. Dropping it ends both.
+/// List and watch of one resource, which keep a [`Sink`] up to date until the informer is dropped.
 pub struct SinkInformer<S> {
     resource: Resource,
     sink: Arc<S>,
@@ -143,15 +143,15 @@ struct Shared {
     synced: watch::Sender<bool>,
     /// The newest request to bring the cache up to date.
     refresh: watch::Sender<Refresh>,
-    /// Number of the newest such request that was met.
+    /// Number of the newest refresh request that was met.
     refreshed: watch::Sender<u64>,
-    /// Request time of the latest full set that was at least as new as its request.
+    /// Request time of the latest full set that was at least as new as the request.
     set_asked: Mutex<Option<Instant>>,
-    /// Wakes the task for a replay of the cache.
+    /// Wakes the list-and-watch task for a replay of the cache.
     replay: Notify,
 }
 
-/// A request to bring the cache up to date.
+/// A request to bring the cache up to date at least to a version.
 #[derive(Clone, Copy, Debug)]
 struct Refresh {
     number: u64,
@@ -178,7 +178,7 @@ impl Shared {
         state.events += events;
     }
 
-    /// Records that a watch works: it stayed open, or delivered an event.
+    /// Records that a watch works: it has stayed open, or has delivered an event.
     fn got_through(&self) {
         let mut state = self.state.lock();
         state.error = None;
@@ -193,15 +193,15 @@ impl Shared {
     }
 }
 
-/// An informer of any resource, for code that handles all caches of a process.
+/// Any informer, without the type of its objects, for code that handles all caches of a process.
 pub trait AnyInformer: Send + Sync {
     /// Returns the watched resource.
     fn resource(&self) -> Resource;
-    /// Returns a copy of the current status.
+    /// Returns a copy of the current status, for diagnostics.
     fn state(&self) -> State;
     /// Returns the number of cached objects.
     fn len(&self) -> usize;
-    /// Whether no object is cached.
+    /// True if no object is cached.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -209,20 +209,20 @@ pub trait AnyInformer: Send + Sync {
     fn version(&self) -> Version;
     /// Whether the handlers have seen the first full set.
     fn is_synced(&self) -> bool;
-    /// Returns the last error if the cache is stale, because lists and watches have kept failing for longer than
-    /// [`Config::failing`].
+    /// Returns the last error if the cache is stale: all lists and watches have failed for longer than [`Config::failing`].
+    /// Otherwise, returns `None`.
     fn lost_touch(&self) -> Option<String>;
     /// Waits until the handlers have seen the first full set.
     fn synced(&self) -> futures::future::BoxFuture<'_, ()>;
     /// Requests a replay of the cache to the handlers, like a [resync](Config::resync).
     fn replay(&self);
-    /// Waits until the cache shows the predecessor's writes; if these are unknown, until it is as new as the start of the
-    /// term.
+    /// Waits until the cache shows the predecessor's writes. If these writes are unknown, waits until the cache is as new as
+    /// the start of the term.
     fn catch_up<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()>;
 }
 
 impl<K: Object> Informer<K> {
-    /// Starts to list and watch into a new store. The handlers see every object from the first one on.
+    /// Starts to list and watch into a new store. Every object of the first list is passed to the handlers.
     pub fn start(api: Api, config: Config, handlers: Vec<Handler<K>>) -> Self {
         Self::start_with(api, config, Arc::default(), handlers)
     }
@@ -270,8 +270,8 @@ impl<S: Sink> SinkInformer<S> {
         Self { resource, sink, shared, clock, failing, task }
     }
 
-    /// Returns a future that ends when the handlers have seen the first full set, and does not borrow the informer. Its
-    /// output is `false` if the informer was dropped before.
+    /// Returns a future that ends when the handlers have seen the first full set. The future does not borrow the informer. Its
+    /// output is `false` if the informer was dropped before that.
     pub fn first_set(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut synced = self.shared.synced.subscribe();
         async move { synced.wait_for(|synced| *synced).await.is_ok() }

@@ -1,5 +1,5 @@
-//! Access to the API server: connections, requests, the write gate, informers and their stores, Events, and the ledger of own
-//! writes.
+//! Access to the API server: connections, requests, the gate for writes, informers and their stores, Events, and the record of
+//! writes that the caches do not show yet.
 
 pub mod api;
 pub mod batch;

@@ -10,14 +10,14 @@ use crate::{
     store::Store,
 };
 
-/// Returns the controller of `child`; `None` if it is of another kind, or if the cache has no readable object for it.
+/// Returns the controller of `child`; `None` if the controller is of another kind, or is not readable in the cache.
 pub fn owner_of<K: Object>(owners: &Store<K>, child: &Meta) -> Option<Arc<K>> {
     let lookup = |name: &str| owners.get_readable(&child.namespace, name);
     refs::resolve(child.controller()?, K::RESOURCE.kind, lookup)
 }
 
-/// Returns the readable objects in the namespace of `orphan` that select it. An orphan that is terminating or has no labels
-/// is never adopted.
+/// Returns the readable objects in the namespace of `orphan` for which `selects` is true. Returns none if the orphan is
+/// terminating or has no labels, because such an orphan is never adopted.
 pub fn adopters_of<K: Object, At>(
     owners: &Store<K>,
     orphan: &Meta,

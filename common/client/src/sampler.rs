@@ -1,7 +1,7 @@
-//! Detection of a second writer, from a sample of the objects in watch events.
+//! Detects a second writer, which is another process that runs the same loop, from a sample of the watch events.
 //!
-//! A write is evidence of a second writer if it is of a kind that a loop of this process owns, and this process has not made
-//! it.
+//! A write is evidence of a second writer if only a loop of this process should make writes of its kind, and this process has
+//! not made the write.
 
 use std::{
     sync::{
@@ -27,17 +27,17 @@ mod watch_line;
 
 pub use watch_line::{Metadata, Object, WatchLine};
 
-/// Time at the start of a term in which writes of other processes are ignored: the last writes of the predecessor may still
-/// arrive.
+/// Time at the start of a leader's term in which writes of other processes are ignored, because the last writes of the
+/// predecessor may still arrive.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// Period after which the budget of [`SAMPLES`] is renewed.
+/// Period after which another [`SAMPLES`] objects may be decoded.
 const PERIOD: Duration = Duration::from_secs(15);
-/// Budget: number of objects that are decoded in each [`PERIOD`].
+/// Maximum number of objects that are decoded in each [`PERIOD`].
 const SAMPLES: u32 = 8;
-/// Delay before a candidate is judged: the answer to an own write may arrive after its watch event.
+/// Delay before a write is judged, because the answer to a write of this process may arrive after its watch event.
 const SETTLE: Duration = Duration::from_secs(10);
-/// An own write to the same object within this time before a watch event explains the event.
+/// Time for which a write of this process to an object explains later watch events of the object.
 const EXPLAINED: Duration = Duration::from_secs(60);
 /// Largest difference between the time of a new write in `managedFields` and the clock of this machine.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
@@ -73,12 +73,12 @@ impl OwnedWrites {
     }
 }
 
-/// Looks for writes of a second writer in the objects of watch events, within a fixed budget.
+/// Searches the objects of watch events for writes of a second writer, within a fixed budget.
 #[derive(Debug)]
 pub struct WriteSampler {
     clock: Clock,
     writes: Writes,
-    /// Kinds of writes that belong to this process, each with the index of its loop.
+    /// Kinds of writes that only loops of this process should make, each with the index of the loop.
     owned: Vec<(usize, OwnedWrites)>,
     is_active: AtomicBool,
     state: Mutex<State>,
@@ -91,7 +91,7 @@ struct State {
     candidates: Vec<Candidate>,
 }
 
-/// A write that a second writer may have made: no answer has shown so far that this process made it.
+/// A write that a second writer may have made: no answer so far has shown that this process made the write.
 #[derive(Debug)]
 struct Candidate {
     loop_index: usize,
@@ -102,7 +102,7 @@ struct Candidate {
 }
 
 impl WriteSampler {
-    /// Creates an inactive sampler. `owned` lists the writes of each loop, in the order of the loops' numbers.
+    /// Creates an inactive sampler. The position of a list in `owned` is the index of the loop that makes these writes.
     pub fn new(clock: Clock, writes: Writes, owned: impl IntoIterator<Item = &'static [OwnedWrites]>) -> Arc<Self> {
         let of_loops = owned.into_iter().enumerate();
         let owned: Vec<(usize, OwnedWrites)> =
@@ -116,12 +116,12 @@ impl WriteSampler {
         self.is_active.store(true, Relaxed);
     }
 
-    /// Whether a loop of this process owns a kind of write to `resource`.
+    /// Whether only loops of this process should make a certain kind of write to `resource`.
     pub fn samples(&self, resource: Resource) -> bool {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
-    /// Examines the object in a watch frame, unless the budget is spent or this process is known to have made the write.
+    /// Examines the object in a watch frame, unless the budget is spent or this process is known to have written the version.
     pub fn sample(&self, resource: Resource, version: Version, format: Format, frame: &[u8], now: Instant) {
         if !self.is_active.load(Relaxed) || !self.has_budget(now) || self.writes.has_written(version) {
             return;
@@ -149,11 +149,11 @@ impl WriteSampler {
         state.samples < SAMPLES
     }
 
-    /// Returns the number of the loop for each sampled write that now counts as another process's. Each write is reported
+    /// Returns the index of the loop for each sampled write that is now known to be of another process. Each write is reported
     /// once.
     ///
-    /// `leading_since` is the start of this process's term. Writes that were seen before it, or within [`GRACE`] after it,
-    /// count as the predecessor's.
+    /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`GRACE`] after it, are
+    /// attributed to the predecessor.
     pub fn confirmed(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
         let is_settled = |candidate: &mut Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
         let settled: Vec<_> = self.state.lock().candidates.extract_if(.., is_settled).collect();
@@ -165,7 +165,7 @@ impl WriteSampler {
     }
 }
 
-/// Whether the latest entry of `managedFields` is an owned write with a time close to `now`.
+/// Whether the latest entry of `managedFields` is a write that `owned` describes, made close to `now`.
 fn is_latest_write(owned: &OwnedWrites, object: &Metadata<'_>, now: Timestamp) -> bool {
     let label = |key| object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
     // The request that sets a deletion timestamp leaves no entry in `managedFields`.
@@ -255,7 +255,7 @@ mod tests {
     }
 
     impl World {
-        /// Creates the sampler of a leader whose term began an hour ago.
+        /// Creates the sampler of a process that has been the leader for an hour.
         async fn new() -> Self {
             let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 0);
             let writes = Writes::default();
@@ -266,7 +266,7 @@ mod tests {
             Self { format: Format::Json, clock, writes, sampler, since, next: 100 }
         }
 
-        /// Delivers a watch event of an object. Each entry is a manager, a subresource, and the age of the write in seconds.
+        /// Delivers a watch event of an object. An entry has the manager, the subresource, and the age of the write in seconds.
         fn brings(&mut self, name: &str, entries: &[(&str, &str, i64)]) -> Version {
             let at = |ago: i64| (self.clock.now() - SignedDuration::from_secs(ago)).to_string();
             let entries: Vec<_> = entries.iter().map(|(manager, sub, ago)| entry(manager, sub, &at(*ago))).collect();
@@ -357,7 +357,7 @@ mod tests {
     async fn more_writes_than_are_remembered_are_no_evidence() {
         let mut world = World::new().await;
         let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
-        // The own write is no longer remembered when the candidate is judged.
+        // When the watch event of `web` is judged, the sampler no longer remembers that this process wrote `web`.
         for n in 0..3000 {
             let version = if n == 0 { version } else { Version::parse(&(10_000 + n).to_string()) };
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);

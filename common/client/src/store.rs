@@ -1,4 +1,4 @@
-//! The cache of one kind, with lookups by key and by secondary indexes.
+//! The cache of the objects of one kind, with lookups by key and by secondary indexes.
 //!
 //! There is one writer (the informer) and many readers. Reads return `Arc`s and hold the lock only while they clone them. The
 //! cost of a lookup by index is proportional to its result. The version of an object never decreases.
@@ -18,7 +18,7 @@ use crate::{
 
 /// A cached object, which may be unreadable.
 pub enum Entry<K> {
-    /// Decoded in full.
+    /// The object could be decoded in full.
     Good(Arc<K>),
     /// Only the metadata could be decoded.
     Bad(Arc<Malformed>),
@@ -34,7 +34,7 @@ impl<K> Clone for Entry<K> {
 }
 
 impl<K: Object> Entry<K> {
-    /// Returns the metadata, which is known in both cases.
+    /// Returns the metadata, which is known even if the object is unreadable.
     pub fn meta(&self) -> &Meta {
         match self {
             Self::Good(o) => o.meta(),
@@ -59,23 +59,23 @@ impl<K: Object> Entry<K> {
 /// A change of the cache, as handlers receive it. If an object of the same key has a new UID, a deletion and an addition are
 /// reported.
 pub enum Event<K> {
-    /// An object that is new in the cache.
+    /// An object was added to the cache.
     Added(Arc<K>),
-    /// A new version of a cached object.
+    /// A cached object has a new version.
     Updated {
-        /// State before the change.
+        /// The cached object before the change.
         old: Arc<K>,
-        /// State after the change.
+        /// The cached object after the change.
         new: Arc<K>,
     },
-    /// The last known state of an object that is gone. It may differ from the final state.
+    /// An object was removed. The value is its last cached state, which may differ from the final state on the server.
     Deleted(Arc<K>),
     /// An object was added, changed or deleted, and only its metadata can be decoded.
     Unreadable(Arc<Malformed>),
 }
 
 impl<K: Object> Event<K> {
-    /// Returns the metadata of the newest known state.
+    /// Returns the metadata of the object in its newest known state.
     pub fn meta(&self) -> &Meta {
         match self {
             Self::Added(o) | Self::Deleted(o) | Self::Updated { new: o, .. } => o.meta(),
@@ -84,20 +84,20 @@ impl<K: Object> Event<K> {
     }
 }
 
-/// The source of a change.
+/// What caused a change of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The first full set of objects.
+    /// The first full set of objects, read after the start.
     Initial,
-    /// A later full set.
+    /// A later full set of objects, which replaces the cached ones.
     Relist,
-    /// A watch event, or the read of a hidden object.
+    /// A watch event, or the read of an object that the watch does not show.
     Watch,
-    /// A replay of the whole cache, periodic or on request.
+    /// A replay of the whole cache to the handlers, periodic or on request.
     Resync,
 }
 
-/// All cached objects of one kind, with the indexes of the projection.
+/// All cached objects of one kind, with the indexes that the type `K` declares.
 pub struct Store<K> {
     inner: RwLock<Inner<K>>,
 }
@@ -118,7 +118,7 @@ fn hash(names: (&str, &str)) -> u64 {
     Seeded::default().hash_one(names)
 }
 
-/// Returns namespace and name, by which objects are found and sorted.
+/// Returns namespace and name, the key under which objects are found and sorted.
 fn names(meta: &Meta) -> (&str, &str) {
     (&meta.namespace, &meta.name)
 }
@@ -159,8 +159,8 @@ impl<K: Object> Inner<K> {
         self.objects.find(hash(key), |e| names(e.meta()) == key)
     }
 
-    /// Inserts an entry, or replaces the entry of the same key. An object that does not concern this controller removes that
-    /// entry.
+    /// Inserts an entry, or replaces the entry of the same key. If the object does not concern this controller, the entry of
+    /// the key is removed instead.
     fn put(&mut self, new: Entry<K>, out: &mut Vec<Event<K>>) {
         let key = names(new.meta());
         if new.good().is_some_and(|o| !o.keep()) {
@@ -232,7 +232,7 @@ impl<K: Object> Store<K> {
         self.inner.read().find((namespace, name)).map(|e| look(e.meta()))
     }
 
-    /// Whether the cache holds this object, identified by key and UID, in any version, readable or not.
+    /// Whether the cache holds the object with this key and UID, in any version, readable or not.
     pub fn shows(&self, object: &Meta) -> bool {
         self.peek(&object.namespace, &object.name, |meta| meta.uid == object.uid) == Some(true)
     }
@@ -240,7 +240,7 @@ impl<K: Object> Store<K> {
     /// Returns the objects under an index value, sorted by namespace and name.
     ///
     /// # Errors
-    /// If one of them is unreadable: a decision on only a part of the children would be wrong.
+    /// If one of the objects is unreadable: a decision on only a part of the children would be wrong.
     pub fn by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, Unreadable>
     where
         K::Indexes: Has<I, At>,
@@ -248,7 +248,7 @@ impl<K: Object> Store<K> {
         self.select_by_index(index, value, |_| true)
     }
 
-    /// Returns the objects under an index value whose metadata `wanted` accepts, sorted by namespace and name.
+    /// Returns the objects under an index value with metadata that `wanted` accepts, sorted by namespace and name.
     ///
     /// # Errors
     /// If one of the accepted objects is unreadable.
@@ -274,7 +274,7 @@ impl<K: Object> Store<K> {
         self.bucket(index, value, |bucket| bucket.iter().filter_map(|entry| entry.read().ok()).collect())
     }
 
-    /// Returns the number of objects under an index value, including unreadable ones.
+    /// Returns the number of objects under an index value, including unreadable objects.
     pub fn count_by_index<I, At>(&self, index: I, value: &IndexValue) -> usize
     where
         K::Indexes: Has<I, At>,
@@ -291,7 +291,7 @@ impl<K: Object> Store<K> {
         read(index.and_then(|index| index.buckets.get(value)).map_or(&[], Vec::as_slice))
     }
 
-    /// Returns the index values that have objects, in no particular order. The cost depends only on the number of values.
+    /// Returns the index values that have objects, in no particular order. The cost depends only on the number of index values.
     pub fn index_values<I, At>(&self, _: I) -> Vec<IndexValue>
     where
         K::Indexes: Has<I, At>,
@@ -316,12 +316,12 @@ impl<K: Object> Store<K> {
         all
     }
 
-    /// Returns the number of objects, including unreadable ones.
+    /// Returns the number of cached objects, including unreadable objects.
     pub fn len(&self) -> usize {
         self.inner.read().objects.len()
     }
 
-    /// Whether the cache is without objects.
+    /// True if the cache holds no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -339,7 +339,7 @@ impl<K: Object> Store<K> {
         out
     }
 
-    /// Adds or updates an object, and appends the changes to `out`. A state that is not newer than the cached one is ignored.
+    /// Adds or updates an object, and appends the changes to `out`. An object that is not newer than the cached one is ignored.
     pub fn apply(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
         let version = new.meta().resource_version;
         let mut inner = self.inner.write();
@@ -350,7 +350,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Adds or updates an object that was read outside the watch. A state that is not newer than the cached one is ignored.
+    /// Adds or updates an object that was read outside the watch. An object that is not newer than the cached one is ignored.
     ///
     /// The version of the cache stays unchanged, because the watch has yet to deliver the other changes up to the version of
     /// the object.
@@ -362,7 +362,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Removes an object that does not concern this controller any more at `version`, unless the cache holds a newer state.
+    /// Removes an object that does not concern this controller as of `version`, unless the cache holds a newer version of it.
     pub fn remove_foreign(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
@@ -372,7 +372,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Removes an object that was deleted at `version`, and raises the version of the cache to it.
+    /// Removes an object that was deleted at `version`, and raises the version of the cache to `version`.
     pub fn remove(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);

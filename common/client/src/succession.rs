@@ -3,11 +3,11 @@
 //! The caches of a standby are warm but may lag: the last Pods that the predecessor created may be missing, and would be
 //! created again. A leader that shuts down in good order therefore leaves in the Lease, together with its release, the newest
 //! version that it wrote of each resource ([`WrittenVersions`]). Its successor waits until its caches have reached these
-//! versions, which is usually the case at once. Without these versions (after a crash, or after a write whose answer was
-//! lost), the successor waits until its caches are as new as its own term.
+//! versions, which is usually the case at once. Without these versions (after a crash, or after a write without an answer), the
+//! successor waits until its caches are as new as its own term.
 //!
-//! A deletion that is answered without an object leaves no version here. The successor does not need one: a deletion carries
-//! the UID of its object as a precondition, so that the server rejects a second deletion.
+//! A deletion that is answered without an object adds no version to the Lease. The successor does not need that version: a
+//! deletion carries the UID of its object as a precondition, so that the server rejects a second deletion.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,17 +26,17 @@ use crate::{
     object::{Resource, Target},
 };
 
-/// Lease annotation in which the last holder leaves its [`WrittenVersions`].
+/// Lease annotation with the [`WrittenVersions`] of the last holder.
 pub const ANNOTATION: &str = "nonet/written";
 
-/// How long a write whose answer was lost may still take effect: a server ends requests after a minute.
+/// How long a write may still take effect after its answer was lost: a server ends requests after a minute.
 const LOST_WRITE: Duration = Duration::from_secs(65);
-/// Number of bytes at the beginning of an answer that are searched for its version. Only names and other short fields precede
-/// it.
+/// Number of bytes at the beginning of an answer that are searched for the version. Only names and other short fields precede
+/// the version.
 const METADATA: usize = 2048;
 const FIELD: &[u8] = b"\"resourceVersion\":\"";
 
-/// Number of the latest writes that are remembered after [`Writes::keep_recent`].
+/// Number of the latest writes that [`Writes::keep_recent`] keeps.
 const RECENT: usize = 1024;
 
 /// Record of the writes of one process. Clones share the record.
@@ -46,14 +46,14 @@ pub struct Writes(Arc<Mutex<Noted>>);
 #[derive(Debug, Default)]
 struct Noted {
     newest: BTreeMap<Resource, Version>,
-    /// The latest writes to selected kinds; `None` without [`Writes::keep_recent`].
+    /// The latest writes to selected kinds; `None` until [`Writes::keep_recent`] is called.
     recent: Option<Recent>,
     /// Versions that the predecessors wrote, from the Lease.
     inherited: WrittenVersions,
     lost: Option<Instant>,
 }
 
-/// A write whose answer contained the object.
+/// A write that was answered with the object.
 #[derive(Clone, Copy, Debug)]
 struct RecentWrite {
     version: Version,
@@ -69,7 +69,7 @@ struct Recent {
 }
 
 impl Writes {
-    /// Records a successful write, by the object version in its `answer`.
+    /// Records a successful write under the version of the object in its `answer`.
     pub fn note(&self, target: Target<'_>, answer: &[u8], now: Instant) {
         let version = version_of(answer);
         if version.is_known() {
@@ -92,15 +92,15 @@ impl Writes {
         self.0.lock().recent = Some(Recent { kinds, writes: VecDeque::new() });
     }
 
-    /// Whether one of the latest writes produced `version`.
+    /// Whether one of the remembered writes produced `version`.
     pub fn has_written(&self, version: Version) -> bool {
         let noted = self.0.lock();
         noted.recent.as_ref().is_some_and(|recent| recent.writes.iter().any(|write| write.version == version))
     }
 
-    /// Whether this process may have produced `version`, or may have written to the object of that name since `since`.
+    /// Whether this process may have produced `version`, or may have written to the object with this name at or after `since`.
     ///
-    /// Also true if the answer to a write was lost since then, or if not all writes since then are remembered.
+    /// Also true if the answer to a write was lost at or after `since`, or if not all writes from `since` on are remembered.
     pub fn may_have_written(&self, version: Version, namespace: &str, name: &str, since: Instant) -> bool {
         let noted = self.0.lock();
         let Some(Recent { writes, .. }) = &noted.recent else { return true };
@@ -111,17 +111,17 @@ impl Writes {
             || noted.lost.is_some_and(|lost| lost >= since)
     }
 
-    /// Records that the answer to a write was lost.
+    /// Records that the answer to a write was lost, so that its version is unknown.
     pub fn note_lost(&self, now: Instant) {
         self.0.lock().lost = Some(now);
     }
 
-    /// Takes over the versions that the predecessor wrote, so that they reach the next leader, too.
+    /// Keeps the versions that the predecessor wrote, so that they reach the next leader, too.
     pub fn inherit(&self, left: &WrittenVersions) {
         self.0.lock().inherited = left.clone();
     }
 
-    /// Returns the versions to leave in the Lease; `None` while a write whose answer was lost may still take effect.
+    /// Returns the versions to leave in the Lease; `None` while a write without an answer may still take effect.
     pub fn left(&self, now: Instant) -> Option<WrittenVersions> {
         let noted = self.0.lock();
         if noted.lost.is_some_and(|lost| now.saturating_duration_since(lost) < LOST_WRITE) {
@@ -141,8 +141,8 @@ fn object_id(namespace: &str, name: &str) -> u64 {
     Seeded::default().hash_one((namespace, name))
 }
 
-/// Returns the version of the object in an answer: the first `resourceVersion`, because metadata precedes every part that
-/// could contain another.
+/// Returns the version of the object in an answer. This is the first `resourceVersion`, because the metadata precedes every
+/// part that could contain another one.
 fn version_of(answer: &[u8]) -> Version {
     let head = &answer[..answer.len().min(METADATA)];
     let Some(at) = head.windows(FIELD.len()).position(|window| window == FIELD) else { return Version::UNKNOWN };
@@ -163,7 +163,7 @@ struct Note {
 }
 
 impl WrittenVersions {
-    /// Returns the version that a cache of `resource` must reach; unknown if nothing was written.
+    /// Returns the version that a cache of `resource` must reach; unknown if the leader wrote none.
     pub fn of(&self, resource: Resource) -> Version {
         self.0.get(&resource.to_string()).copied().unwrap_or_default()
     }
@@ -173,7 +173,7 @@ impl WrittenVersions {
         serde_json::json!(Note { transitions, written: self.clone() }).to_string()
     }
 
-    /// Parses the value of [`ANNOTATION`]; `None` unless the last holder of the Lease left it.
+    /// Parses the value of [`ANNOTATION`]; `None` if the text is invalid or another process has held the Lease since.
     pub fn read(text: &str, transitions: i64) -> Option<Self> {
         let note: Note = serde_json::from_str(text).ok()?;
         (note.transitions == transitions).then_some(note.written)
@@ -183,7 +183,7 @@ impl WrittenVersions {
 /// The start of this process's term as the leader.
 #[derive(Clone, Debug)]
 pub struct Succession {
-    /// When the gate was opened.
+    /// Time at which the gate for writes was opened.
     pub since: Instant,
     /// Versions that the predecessor wrote; `None` if they are unknown.
     pub left: Option<Arc<WrittenVersions>>,

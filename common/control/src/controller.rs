@@ -1,11 +1,12 @@
 //! A control loop: observe, decide, act.
 //!
 //! [`Controller`] is the trait that a controller crate implements. [`Loop`] runs it: workers take keys from the queue, read the
-//! caches into a snapshot, compute a plan, and act on the plan. Deciding has no side effects. [`Decision`] can therefore answer
-//! "why" at any time: it decides again and prints the plan with the forecast of its requests. No plan has to be stored for that.
+//! caches into a snapshot, compute a plan, and act on the plan. Deciding has no side effects. [`Decision`] can therefore
+//! explain an object at any time: it decides again, and shows the plan and the requests that its sync would send.
 //!
-//! Workers start when the gate is open, handlers have processed a first full set of every cache, and every cache shows the last
-//! writes of the predecessor ([`succession`](crate::succession)).
+//! Workers start when the gate is open, that is, when this process may write. Before that, handlers must have processed the
+//! first full list of every cache, and every cache must show the last writes of the previous leader
+//! ([`succession`](crate::succession)).
 
 mod differences;
 mod queues;
@@ -29,23 +30,24 @@ use crate::{
     store::Origin,
 };
 
-/// Limits of a remembered plan: lines of one kind, and bytes of a line.
+/// The most lines of one kind, and the most bytes of a line, in a plan that is remembered for diagnostics.
 const LINES: (usize, usize) = (20, 500);
 
-/// The longest interval between two checks whether the caches show the writes of this process.
+/// The longest interval between two checks whether the caches show the writes of this process, while a sync waits for them.
 pub const RECHECK: Duration = Duration::from_secs(2);
 
 /// The result of reading the caches for one key.
 pub enum Observed<S> {
-    /// The object no longer exists, so that there is nothing to do.
+    /// The object no longer exists; there is nothing to do.
     Gone,
-    /// The caches do not allow a decision yet. The key comes back with the awaited event, or after `at_most` without one.
+    /// The caches do not allow a decision yet. The awaited event enqueues the key; without it the key comes back after
+    /// `at_most`.
     Waiting {
-        /// Names the awaited event or condition.
+        /// The awaited event or condition, as text for people.
         why: String,
-        /// The longest wait.
+        /// The delay after which the key comes back if the awaited event has not enqueued it.
         at_most: Duration,
-        /// The resource whose cache does not show a write of this process yet; `None` for every other reason to wait.
+        /// The resource of the cache that does not show a write of this process yet; `None` for every other reason to wait.
         stale: Option<Resource>,
     },
     /// The snapshot from which the controller decides.
@@ -58,7 +60,7 @@ impl<S> Observed<S> {
         Self::Waiting { why: why.into(), at_most, stale: None }
     }
 
-    /// Creates a [`Waiting`](Self::Waiting) until the caches show the writes in the ledger; takes the result of
+    /// Creates a [`Waiting`](Self::Waiting) until the caches show the writes of this process. The argument is the result of
     /// [`Ledger::behind`](crate::consistency::Ledger::behind).
     pub fn behind((behind, left): (Behind, Duration)) -> Self {
         let stale = if let Behind::Write { resource, .. } = behind { Some(resource) } else { None };
@@ -66,19 +68,19 @@ impl<S> Observed<S> {
     }
 }
 
-/// A readable description of a plan.
+/// The description of a plan and its requests, as `/debug/explain` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Explanation {
-    /// The observed numbers, in one line.
+    /// The observed state in one line, such as the numbers of wanted and of ready Pods.
     pub situation: String,
-    /// The reasons why the object does not move on; empty if nothing is awaited.
+    /// The reasons why the object makes no progress; empty if it waits for nothing.
     pub waiting: Vec<String>,
     /// The actions in order, each with its reason.
     pub actions: Vec<String>,
 }
 
 impl Explanation {
-    /// Limits the number and the length of the lines. Both depend on objects that users write.
+    /// Limits the number and the length of the lines, which depend on objects that users write.
     fn bounded(mut self) -> Self {
         let (count, length) = LINES;
         let shorten = |line: &mut String| {
@@ -101,23 +103,23 @@ impl Explanation {
     }
 }
 
-/// Describes a plan, except for its requests.
+/// A plan that describes itself for diagnostics. The forecast of the sync describes the requests.
 pub trait Explain {
-    /// Returns the observed numbers, in one line.
+    /// Returns the observed state in one line, such as the numbers of wanted and of ready Pods.
     fn situation(&self) -> String;
-    /// Returns the reasons why the object does not move on; empty if nothing is awaited.
+    /// Returns the reasons why the object makes no progress; empty if it waits for nothing.
     fn waiting(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Returns the actions that are not requests, one a line.
+    /// Returns the actions of the plan that are not requests, one per line.
     fn actions(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Returns the delay after which the decision may change by the passing of time alone; `None` if only an event can change it.
+    /// Returns the delay after which the decision may change without an event; `None` if only an event can change it.
     ///
-    /// The delay counts from the snapshot. The loop brings the key back then if the sync succeeded, failed or panicked, and also
-    /// in shadow mode; [`Requeue::After`] replaces the delay, and [`Retry::Stop`](crate::io::Retry::Stop) cancels it. A delay of
-    /// zero is ignored: a sync whose key has to come back at once because of [`Controller::act`] returns a [`Requeue`].
+    /// The delay counts from the snapshot. The loop then enqueues the key, whether the sync succeeded, failed or panicked, and
+    /// also in shadow mode. [`Requeue::After`] replaces the delay, and [`Retry::Stop`](crate::io::Retry::Stop) cancels it. A
+    /// delay of zero is ignored: [`Controller::act`] returns a [`Requeue`] to bring the key back at once.
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
@@ -127,35 +129,36 @@ pub trait Explain {
     }
 }
 
-/// A controller, whose syncs observe, decide, and act.
+/// The logic of one control loop. Each sync of a key observes, decides, and acts.
 pub trait Controller: Send + Sync + Sized + 'static {
-    /// The key of the work queue.
+    /// The subject of a sync, as a key of the work queue; in most loops the namespace and the name of an object.
     type Key: QueueKey;
     /// Everything that one sync reads from the caches.
     type Snapshot: Send + Sync;
-    /// The decision, made once and before the first request.
+    /// The decision of a sync, made before its first request.
     type Plan: Explain + Send + Sync;
-    /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if there is none.
+    /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if syncs ask for
+    /// none.
     type Note: Note;
-    /// Name of the metric that counts syncs postponed because of a stale cache; `None` if there is no such metric.
+    /// Name of the metric that counts the syncs postponed because of a stale cache; `None` if these are not counted.
     const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
     /// Reads the caches into a snapshot, without requests and without waiting.
     ///
     /// The only permitted effects are on the memory of this process, because `/debug/explain` calls this method, too.
     fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Failed>;
-    /// Computes the plan. Pure: equal snapshots give equal plans.
+    /// Computes the plan from the snapshot alone: equal snapshots give equal plans.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
-    /// Sends the requests of the plan. Also runs for the forecast, so that `io` is the only way to wait and to have effects.
+    /// Sends the requests of the plan. The forecast also runs this method, which must therefore wait and act only through `io`.
     fn act(
         snapshot: &Self::Snapshot,
         plan: &Self::Plan,
         io: Io<'_, Self::Note>,
     ) -> impl Future<Output = Result<Requeue, Failed>> + Send;
-    /// Returns the synced object: its reference for Events, and its UID, under which the ledger records own writes.
+    /// Returns the reference of the synced object for Events, and the UID under which the ledger records the writes for it.
     fn object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
 
-    /// Applies a change of memory that a sync asks for.
+    /// Changes the controller's memory as a sync asks. The default does nothing.
     fn note(&self, _: &Self::Snapshot, _: Self::Note) {}
     /// Reads caches and memory again for a sync that has waited; `None` if nothing differs from the snapshot.
     fn observe_again(
@@ -165,9 +168,10 @@ pub trait Controller: Send + Sync + Sized + 'static {
     ) -> Option<<Self::Note as Note>::Fresh> {
         None
     }
-    /// Updates the state in memory that later snapshots depend on, such as the time at which a Pod has to leave its node.
+    /// Updates the state in memory that later snapshots use, such as the time at which a Pod has to leave its node.
     ///
-    /// Runs before [`Controller::act`], and also in shadow mode. Sends no requests and records no Events.
+    /// The loop calls this method before [`Controller::act`], and also in shadow mode. It must not send requests or record
+    /// Events.
     fn record(&self, _: &Self::Snapshot, _: &Self::Plan) {}
     /// Cleans up memory after a sync, whether the sync succeeded or failed.
     fn after_sync(&self, _: &Self::Snapshot) {}
@@ -175,7 +179,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn children(&self, _: &Self::Snapshot) -> HashSet<Uid> {
         HashSet::default()
     }
-    /// Returns the ledger of own writes; `None` if the controller has no ledger.
+    /// Returns the record of this process's writes that the caches do not show yet; `None` if the controller keeps none.
     fn ledger(&self) -> Option<&Ledger> {
         None
     }
@@ -185,15 +189,15 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn waiting(&self, _: &Self::Key) {}
 }
 
-/// Number of Pods for which [`debounce`] grows by one period.
+/// The number of Pods that lengthens [`debounce`] by one period.
 const PODS_PER_PERIOD: usize = 100;
-/// Upper limit of that growth.
+/// The longest [`debounce`], in periods.
 const MAX_PERIODS: usize = 10;
 
-/// Returns the debounce of status changes of a set with this number of Pods: `period` for every 100 Pods, up to ten periods, and
-/// none for smaller sets. The cost of a sync grows with the number of Pods, too.
+/// Returns the delay after a status change of an object with this number of Pods, in which further changes may accumulate:
+/// `period` for every 100 Pods, at most ten periods, none below 100 Pods. The cost of a sync grows with the Pods, too.
 pub fn debounce(period: Duration, pods: usize) -> Duration {
-    // At most `MAX_PERIODS`.
+    // The number of periods is at most `MAX_PERIODS`, so the conversion cannot fail.
     period * u32::try_from((pods / PODS_PER_PERIOD).min(MAX_PERIODS)).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Explanations of bounded length.
+//! The lines of an explanation, limited in number.
 
 /// The most lines of one kind that an explanation shows. Further lines are only counted.
 const LISTED: usize = 10;

@@ -2,12 +2,11 @@
 //!
 //! A sync is an ordinary `async fn` that gets an [`Io`] and awaits nothing else. The sync runs twice: [`forecast`] runs it
 //! against a server that grants every request at once, and [`Executor`] runs it against the API server. `/debug/explain` and
-//! shadow mode show the forecast. Where a sync differs from its forecast, the account states the reason.
+//! shadow mode show the forecast. The [`Account`] states why the real run differs from the forecast.
 //!
 //! The executor does the work that all controllers have in common. It sends a write only while this process leads, adds
-//! preconditions, names the versions at which earlier writes of the same sync left objects, paces groups of requests, classifies
-//! errors, and notes own writes in the [`Ledger`](crate::consistency::Ledger). It keeps the [`Account`] of sent and omitted
-//! requests with their reasons.
+//! preconditions, and updates the version in a precondition after an earlier write of the same sync. It limits the concurrency
+//! of groups of requests, classifies errors, and records the writes in the [`Ledger`](crate::consistency::Ledger).
 
 mod account;
 mod claim;

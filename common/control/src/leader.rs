@@ -19,7 +19,7 @@
 //!
 //! Upstream: `client-go/tools/leaderelection`. There are three differences: the deadline counts from the sending of the last
 //! successful renewal, not from the next attempt; a watch notices a released Lease, not only the next poll; and the Lease is
-//! released only when nothing in this process can write any more.
+//! released only when nothing in this process can still write.
 
 mod counted;
 mod lease;
@@ -57,7 +57,7 @@ pub use orders::{Question, Stop};
 pub use settings::{Settings, identity};
 pub use status::Status;
 
-/// The API resource of Leases.
+/// The API resource of the objects that serve as locks of elections.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
 
@@ -67,7 +67,7 @@ pub const SECOND_WRITER_EXPECTED_UNTIL: &str = "nonet/second-writer-expected-unt
 /// The result of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The Lease was lost. Nothing may be written any more, and the process ends.
+    /// The Lease was lost. This process must not write again, and ends.
     Lost,
     /// The candidate was stopped before it led.
     Withdrawn,
@@ -77,7 +77,7 @@ pub enum End {
     NotReleased,
 }
 
-/// Returns whether the loops of this process are ready to lead at once.
+/// A function that reports whether the loops of this process can lead at once, because their caches are filled.
 type Warm = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// One candidate for a Lease.
@@ -94,12 +94,12 @@ pub struct Election {
     stop: Stop,
     metrics: ElectionMetrics,
     warm: Warm,
-    /// The standby for which the Lease will be released.
+    /// The standby that gets the Lease when this leader releases it; `None` until a standby has asked.
     heir: Option<Applicant>,
     asked: channel::Sender<bool>,
-    /// The last failure since the last success.
+    /// The last failed request since the last successful attempt.
     trouble: Option<String>,
-    /// Total time in suspension at the sending of the last request.
+    /// How long the machine had been suspended in total when the last request was sent.
     suspended: Duration,
 }
 
@@ -139,8 +139,8 @@ impl Election {
         }
     }
 
-    /// Asks the leader for the Lease only while `warm` returns `true`: the loops of this process can lead at once. `warm` must
-    /// not block.
+    /// Sets the function that reports whether the loops of this process can lead at once. The candidate asks the leader for the
+    /// Lease only while `warm` returns `true`. `warm` must not block.
     #[must_use]
     pub fn asks_when(mut self, warm: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.warm = Box::new(warm);
@@ -162,7 +162,7 @@ impl Election {
         self.stop.clone()
     }
 
-    /// Acquires the Lease, leads, and returns when leadership or candidacy ends. The gate is closed then.
+    /// Acquires the Lease, leads, and returns when leadership or candidacy ends. The gate is closed when this method returns.
     pub async fn run(mut self) -> End {
         tracing::info!(lock = self.lock(), identity = self.settings.identity, "Attempting to acquire leader lease...");
         let watch = LeaseWatch::new(&self.api, &self.settings);
@@ -170,7 +170,7 @@ impl Election {
             self.keeper.close();
             return End::Withdrawn;
         };
-        // A standby asks only a leader with a probation for its Lease.
+        // A leader without a probation needs no watch, because no standby asks it for the Lease.
         let watch = self.settings.probation.is_some().then_some(watch);
         self.metrics.leading.set(1.0);
         tracing::info!(lock = self.lock(), "Successfully acquired lease");
@@ -203,7 +203,8 @@ impl Election {
         format!("{}/{}", self.settings.namespace, self.settings.name)
     }
 
-    /// Attempts until this candidate holds the Lease. Returns the deadline of the gate; `None` if stopped.
+    /// Makes attempts until this candidate holds the Lease. Returns the deadline of the gate; `None` if the candidate was
+    /// stopped.
     async fn acquire(&mut self, watch: &LeaseWatch) -> Option<Instant> {
         loop {
             if *self.order.borrow_and_update() != Order::Stand {
@@ -237,7 +238,7 @@ impl Election {
         }
     }
 
-    /// Renews until the Lease is lost, which returns the reason, or until told to release, which returns `None`.
+    /// Renews the Lease. Returns the reason if the Lease is lost, and `None` if this process orders its release.
     async fn keep(&mut self, mut deadline: Instant, watch: Option<&LeaseWatch>) -> Option<String> {
         let mut began = self.clock.instant();
         loop {
@@ -245,12 +246,12 @@ impl Election {
                 return None;
             }
             let asked = watch.filter(|_| self.heir.is_none()).map(|watch| watch.seen.question.notified());
-            // Counted from the beginning of the last attempt, because a slow answer must not delay the next renewal.
+            // The period counts from the start of the last attempt, because a slow answer must not delay the next renewal.
             let next = began + self.settings.retry_period;
             tokio::select! {
                 biased;
                 _ = self.order.changed() => continue,
-                // The standby's update has changed the Lease. The attempt has to read it, and decides about the request then.
+                // A standby has written its request into the Lease. The attempt reads the Lease and decides about the request.
                 Some(()) = OptionFuture::from(asked) => {}
                 () = tokio::time::sleep_until(next.min(deadline)) => {}
             }
@@ -260,24 +261,25 @@ impl Election {
             began = self.clock.instant();
             let passes = self.has_led_long_enough();
             if passes && let Some(term) = &mut self.memory.term {
-                // The next write of the Lease removes the annotation.
+                // The next write of the Lease removes the annotation of the probation.
                 term.on_probation = false;
             }
-            // An attempt in flight ends at the deadline: its outcome no longer matters.
+            // An attempt in flight ends at the deadline of the gate, because its outcome no longer matters then.
             let ended = tokio::select! {
                 biased;
                 ended = self.attempt() => ended,
                 () = tokio::time::sleep_until(deadline) => continue,
             };
             match ended {
-                // The gate has refused writes while it was closed. Those syncs have ended, so that leading cannot go on.
+                // The gate was closed for a while and has refused writes. The refused syncs have ended, so this process cannot
+                // go on leading.
                 Ended::Leads { .. } if self.keeper.has_expired() => return Some(self.too_late()),
                 Ended::Leads { since } => {
                     deadline = self.extend(since);
                     if passes {
                         self.end_probation();
                     }
-                    // The Lease will be released for this standby. The process is asked to end.
+                    // This standby gets the Lease next. The process is notified, ends, and releases the Lease.
                     if let Some(applicant) = self.memory.applicant.take() {
                         let Applicant { identity, version } = &applicant;
                         let lock = self.lock();
@@ -325,7 +327,7 @@ impl Election {
         led_for.is_some() && led_for >= time
     }
 
-    /// Reports that the version of this process is proven, after its Lease has stated that.
+    /// Reports that the version of this process has passed its probation. The Lease already states that.
     fn end_probation(&mut self) {
         self.status.state.lock().on_probation_since = None;
         let Some(Probation { version, time }) = &self.settings.probation else { return };
@@ -404,7 +406,7 @@ impl Election {
         Moment { instant: self.clock.instant(), wall: self.clock.now() }
     }
 
-    /// Sends one request to the API server.
+    /// Sends one request to the API server. The request fails without an answer within half the renew deadline.
     async fn ask(&self, request: &Request) -> Reply {
         let (namespace, name) = (&*self.settings.namespace, &*self.settings.name);
         let (lease, leases) = (Target::object(LEASES, namespace, name), Target::object(LEASES, namespace, ""));
@@ -440,7 +442,7 @@ impl Election {
             let Some(given_up) = step::given_up(&lease, &self.memory, now, left.as_ref(), heir) else { return Ok(()) };
             match self.ask(&Request::Replace(given_up)).await {
                 Reply::Lease(_) | Reply::Missing(_) => return Ok(()),
-                // A renewal without answer may have taken effect meanwhile. Read the Lease again after a pause.
+                // A renewal without an answer may have changed the Lease meanwhile. The next pass reads the Lease again.
                 Reply::Failed(why) => {
                     tracing::debug!(lock = self.lock(), err = why, "Failed to release lease, trying again");
                     self.clock.sleep(Duration::from_millis(100)).await;
@@ -449,7 +451,6 @@ impl Election {
         }
     }
 
-    /// Records an Event on the Lease.
     fn event(&self, kind: EventType, reason: &'static str, message: String) {
         if let Some(lease) = self.status.lease() {
             self.recorder.event(&lease, kind, reason, message);

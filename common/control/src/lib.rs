@@ -1,4 +1,4 @@
-//! The control loop: the queue, the controller, the requests of a sync, leader election, settings.
+//! The parts of a control loop: work queue, controller trait, requests of a sync, leader election, settings.
 
 pub mod controller;
 pub mod explain;

@@ -23,7 +23,7 @@ use crate::{
     meta::Key,
 };
 
-/// Used instead of a delay that overflows the clock.
+/// A hundred years, used instead of a delay that overflows the clock.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The most keys that a held queue keeps. On a standby, the keys of deleted objects would otherwise accumulate.
@@ -32,9 +32,9 @@ const MAX_HELD: usize = 50_000;
 /// The order between keys. Keys of a higher priority are handed out first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// The key of a start-up or a resync.
+    /// The key comes from an initial list or a resync.
     Low,
-    /// The key of a change.
+    /// The object of the key has changed.
     Normal,
 }
 
@@ -43,7 +43,7 @@ pub enum Priority {
 pub struct Backoff {
     /// Delay after the first failure. Each further failure doubles the delay.
     pub base: Duration,
-    /// The longest delay.
+    /// The upper limit of the doubled delay. The token [bucket](Self::bucket) may delay a key for longer.
     pub max: Duration,
     /// Retries per second and burst, shared by all failing keys of one [tenant](QueueKey::tenant); `None` for no limit.
     pub bucket: Option<(f64, u32)>,
@@ -70,7 +70,7 @@ pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
     /// Parses the output of `Display`; `None` if the text is not a key.
     fn parse(text: &str) -> Option<Self>;
 
-    /// Returns the unit by which retries are limited: the namespace of the key, or "" for cluster-scoped objects.
+    /// Returns the unit that has its own limit on retries: the namespace of the key, or "" for cluster-scoped objects.
     ///
     /// Many failing keys of one namespace therefore do not delay the failing keys of another one.
     fn tenant(&self) -> &str;
@@ -126,17 +126,17 @@ impl RetryLimits {
     }
 }
 
-/// Receives the events of a queue, for metrics.
+/// An observer of a queue, for metrics.
 pub trait QueueObserver: Send + Sync {
-    /// A key began to wait.
+    /// Is called when a key begins to wait.
     fn added(&self) {}
-    /// A key was handed out after it had waited for this time.
+    /// Is called when a worker gets a key, which has waited for this time.
     fn taken(&self, _waited: Duration) {}
-    /// The processing of a key ended after this time.
+    /// Is called when the processing of a key, which took this time, has ended.
     fn done(&self, _worked: Duration) {}
-    /// A key was added with a delay or a back-off.
+    /// Is called when a key is added with a delay or a back-off.
     fn retried(&self) {}
-    /// A worker found no waiting key. The first delayed key is due at this time.
+    /// Is called when a worker finds no waiting key, with the time at which the first delayed key is due.
     fn waits_until(&self, _due: Instant) {}
 }
 
@@ -165,19 +165,19 @@ struct State<K> {
     /// Waiting keys in order, one line per [`Priority`]. A key that was raised to `Normal` leaves a stale entry in the `Low`
     /// line.
     lines: [VecDeque<K>; 2],
-    /// Keys that need processing, with priority and time of addition. Every valid entry of `lines` is here and not in
-    /// `processing`.
+    /// Keys that need processing, with priority and time of addition. Each valid entry of `lines` is also in `dirty`, and is
+    /// not in `processing`.
     dirty: HashMap<K, (Priority, Instant)>,
     /// Keys in progress, with their start time.
     processing: BTreeMap<K, Instant>,
-    /// Keys with a delay that ends even if the key is handed out before.
+    /// Keys with a delay that stays if a worker gets the key before.
     delayed: Timers<K>,
-    /// Keys with a delay that is cancelled when the key is handed out before.
+    /// Keys with a delay that is cancelled if a worker gets the key before.
     rechecks: Timers<K>,
     /// Consecutive failures of each key. [`Queue::forget`] resets them.
     failures: HashMap<K, u32>,
     retry_limits: Option<RetryLimits>,
-    /// Whether no worker has started yet. Until then the observer does not count keys.
+    /// True until a worker opens the queue. A held queue does not report its keys to the observer.
     held: bool,
     /// Whether the held queue has dropped its keys. Further keys are dropped, too, until the queue is opened.
     overflowed: bool,
@@ -201,7 +201,7 @@ impl<K: QueueKey> State<K> {
     }
 }
 
-/// Keys with the time at which each is due.
+/// A set of keys, each with the time at which it is due.
 struct Timers<K> {
     by_time: BTreeSet<(Instant, K)>,
     by_key: HashMap<K, Instant>,
@@ -261,13 +261,13 @@ pub struct QueueState {
     pub failing: Vec<(String, u32)>,
 }
 
-/// A handle that does not keep the queue alive.
+/// A handle to a [`Queue`] that does not keep the queue alive.
 pub struct WeakQueue<K> {
     inner: Weak<Shared<K>>,
 }
 
 impl<K> WeakQueue<K> {
-    /// Returns the queue; `None` if it has been dropped.
+    /// Returns the queue; `None` if all its clones have been dropped.
     pub fn upgrade(&self) -> Option<Queue<K>> {
         self.inner.upgrade().map(|inner| Queue { inner })
     }
@@ -329,7 +329,7 @@ impl<K: QueueKey> Queue<K> {
 
     /// Holds the queue, for a standby: keys wait without being counted, and all keys are dropped when there are more than 50,000.
     ///
-    /// [`Queue::open`] ends this.
+    /// [`Queue::open`] ends the hold.
     pub fn hold(&self) {
         self.inner.state.lock().held = true;
     }
@@ -417,7 +417,7 @@ impl<K: QueueKey> Queue<K> {
         self.add_after(key, Duration::ZERO);
     }
 
-    /// Resets the failures of a key.
+    /// Sets the number of consecutive failures of a key to zero, for example after a success.
     pub fn forget(&self, key: &K) {
         self.inner.state.lock().failures.remove(key);
     }
@@ -433,7 +433,7 @@ impl<K: QueueKey> Queue<K> {
             let due = {
                 let mut state = self.inner.state.lock();
                 if state.closed {
-                    // Wakes the next waiting worker, so that all of them end.
+                    // Each worker that ends wakes another one, so that all workers end.
                     self.inner.changed.notify_one();
                     return None;
                 }
@@ -490,13 +490,13 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Closes the queue: no key is handed out any more, and waiting or delayed keys are dropped.
+    /// Closes the queue: workers get no further keys, and waiting or delayed keys are dropped.
     pub fn close(&self) {
         self.inner.state.lock().closed = true;
         self.inner.changed.notify_one();
     }
 
-    /// Whether the queue is closed. A long sync may then end early; the next leader finishes its work.
+    /// Whether the queue is closed. A long sync may then end early, and the next leader finishes its work.
     pub fn is_closed(&self) -> bool {
         self.inner.state.lock().closed
     }
@@ -506,13 +506,13 @@ impl<K: QueueKey> Queue<K> {
         self.inner.state.lock().dirty.len()
     }
 
-    /// Whether no key waits, is delayed or is in progress.
+    /// True if no key is waiting, delayed or in progress.
     pub fn is_idle(&self) -> bool {
         let state = self.inner.state.lock();
         state.dirty.is_empty() && state.processing.is_empty() && state.delayed.is_empty() && state.rechecks.is_empty()
     }
 
-    /// Whether no key waits. Keys may still be delayed or in progress.
+    /// True if no key is waiting. Keys may still be delayed or in progress.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -36,9 +36,9 @@ pub struct LoopDefinition {
     pub client: &'static str,
     /// `source.component` of the loop's Events.
     pub component: &'static str,
-    /// Writes that only this loop makes. Such a write by another process reveals a second writer.
+    /// Writes that only this loop makes. Such a write by another process reveals a second writer, which runs the same loop.
     pub owned_writes: &'static [OwnedWrites],
-    /// Builds the loop and starts its informers. The workers wait for the gate and for the caches.
+    /// Function that builds the loop and starts its informers. The workers wait for the gate and for the caches.
     pub start: fn(Context) -> Arc<dyn Running>,
 }
 
@@ -48,13 +48,13 @@ impl LoopDefinition {
         Self { name, alias, client: name, component: name, owned_writes: &[], start }
     }
 
-    /// Sets the client and the component.
+    /// Sets the suffix of the user agent, and the `source.component` of Events.
     #[must_use]
     pub const fn known_as(self, client: &'static str, component: &'static str) -> Self {
         Self { client, component, ..self }
     }
 
-    /// Sets the writes that no other loop makes.
+    /// Sets the writes that only this loop makes. Another process that makes one is a second writer.
     #[must_use]
     pub const fn owning(self, owned_writes: &'static [OwnedWrites]) -> Self {
         Self { owned_writes, ..self }
@@ -72,13 +72,13 @@ pub struct Context {
     pub gate: Gate,
     /// Flags, feature gates and tuned values.
     pub settings: Arc<Settings>,
-    /// Registry for the loop's metrics.
+    /// Registry to which the loop adds its metrics.
     pub metrics: Metrics,
-    /// Records Events under the loop's component.
+    /// Recorder of Events with the component of the loop.
     pub recorder: Recorder,
-    /// Observes the accounts of syncs; only the simulation and tests set this.
+    /// Observer of the syncs that send requests; `None` outside of simulation and tests.
     pub accounts: Option<Arc<dyn AccountObserver>>,
-    /// Searches the objects that the caches receive for writes of a second writer; `None` if this search is off.
+    /// Search for writes of a second writer in the objects that the caches receive; `None` if the search is off.
     pub sampler: Option<Arc<WriteSampler>>,
     /// Values that all loops of this process share. Every loop gets a clone of the same value.
     pub shared: Shared,
@@ -117,7 +117,7 @@ impl Context {
         self.shared.get_or_make(|| SharedInformer::start(self.api.clone(), self.caches()))
     }
 
-    /// Creates a ledger whose records expire after `--tune expectations-timeout`.
+    /// Creates a ledger of this process's writes. Its records expire after `--tune expectations-timeout`.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(self.clock.clone(), self.settings.duration(&EXPECTATIONS_TIMEOUT))
     }
@@ -174,13 +174,13 @@ pub trait Running: Send + Sync {
     fn shutdown(&self) -> BoxFuture<'_, ()>;
 }
 
-/// A loop and an auxiliary loop that appear as one in diagnostics.
+/// A main loop and its auxiliary loop, which appear as one loop in diagnostics.
 pub struct Pair {
-    /// The loop whose caches both use.
+    /// The main loop. Its caches also serve the auxiliary loop.
     pub main: Arc<dyn Running>,
-    /// The auxiliary loop.
+    /// The auxiliary loop, which reads the caches of the main loop.
     pub second: Arc<dyn Running>,
-    /// JSON member that holds the state of the second loop in diagnostics.
+    /// JSON member that holds the state of the auxiliary loop in diagnostics.
     pub name: &'static str,
 }
 
@@ -199,7 +199,7 @@ impl Running for Pair {
         self.main.debug_cache()
     }
 
-    /// Includes the second loop's answer for a key only if that loop acts on the key.
+    /// Includes the answer of the auxiliary loop for a key only if that loop acts on the key.
     fn explain(&self, key: Option<&str>) -> Value {
         let mut out = self.main.explain(key);
         let second = self.second.explain(key);

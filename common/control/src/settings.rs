@@ -7,7 +7,7 @@ use crate::clock::Clock;
 /// A feature gate that a controller implements.
 #[derive(Clone, Copy, Debug)]
 pub struct FeatureGate {
-    /// Upstream's name.
+    /// Name in `--feature-gates`, the same as upstream's.
     pub name: &'static str,
     /// Upstream's default in Kubernetes 1.36.
     pub default: bool,
@@ -45,7 +45,7 @@ pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on(
 pub struct Tune {
     /// Name in `--tune NAME=VALUE`.
     pub name: &'static str,
-    /// Upstream's value.
+    /// Value unless the operator sets another one; the same as upstream's.
     pub default: TuneValue,
     /// Description in `--help`, one line.
     pub help: &'static str,
@@ -126,7 +126,7 @@ pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate::on(
 pub struct WorkersFlag {
     /// Name without leading dashes: `concurrent-replicaset-syncs`.
     pub name: &'static str,
-    /// Upstream's default.
+    /// Number of workers unless the operator sets another one; the same as upstream's.
     pub default: usize,
     /// The smallest accepted value. Upstream does not check all of these flags.
     pub min: usize,
@@ -184,7 +184,7 @@ impl Settings {
         self
     }
 
-    /// Whether a feature gate is on.
+    /// Whether a feature gate is on, by the operator's choice or by default. A locked gate ignores the choice.
     pub fn gate(&self, gate: &FeatureGate) -> bool {
         if gate.locked { gate.default } else { self.gates.get(gate.name).copied().unwrap_or(gate.default) }
     }
@@ -209,7 +209,7 @@ impl Settings {
         usize::try_from(self.count(tune)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Whether a sync waits until the caches show the last writes for its object: if both `gate` and [`ATOMIC_FIFO`] are on.
+    /// Whether a sync waits until the caches show the last writes for its object. True if `gate` and [`ATOMIC_FIFO`] are on.
     pub fn reads_own_writes(&self, gate: &FeatureGate) -> bool {
         self.gate(gate) && self.gate(&ATOMIC_FIFO)
     }
@@ -229,13 +229,13 @@ impl Settings {
         self.value(tune, |value| if let TuneValue::Switch(on) = value { Some(on) } else { None })
     }
 
-    /// Returns the number of workers for a flag.
+    /// Returns the number of workers that the operator has set with a flag, or the default of the flag.
     pub fn workers(&self, flag: &WorkersFlag) -> usize {
         self.workers.get(flag.name).copied().unwrap_or(flag.default)
     }
 
-    /// Returns a random time between resyncs, from once to twice the minimum; `None` if resyncs are off. Each call draws a new
-    /// one.
+    /// Returns a random time between resyncs, from once to twice the minimum; `None` if resyncs are off. Each call draws
+    /// another random time.
     pub fn resync_period(&self, clock: &Clock) -> Option<Duration> {
         let least = self.duration(&MIN_RESYNC_PERIOD);
         (!least.is_zero()).then(|| clock.jitter(least, 1.0))

@@ -1,4 +1,4 @@
-//! Owners whose Pods the server refuses because their namespace is terminating.
+//! Remembers the owners in terminating namespaces, where the server refuses every new Pod.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ pub struct TerminatingNamespaces {
 }
 
 impl TerminatingNamespaces {
-    /// Creates an empty set whose entries expire after `timeout`.
+    /// Creates an empty set. Its entries expire after `timeout`.
     pub fn new(clock: Clock, timeout: Duration) -> Self {
         Self { owners: Arc::default(), clock, timeout }
     }
@@ -43,7 +43,7 @@ impl TerminatingNamespaces {
         self.owners.lock().len()
     }
 
-    /// Whether no owner is recorded, not even with an expired entry.
+    /// True if [`len`](Self::len) is zero. An expired entry counts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

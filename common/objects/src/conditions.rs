@@ -1,6 +1,6 @@
 //! Status conditions: reading, setting and removing entries of `status.conditions`.
 //!
-//! Kinds differ in the fields that a new condition inherits from the old condition; each variant has its own function.
+//! Kinds differ in the fields that a new condition inherits from the old one. Each such rule has its own function.
 
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     get(conditions, kind).is_some_and(Condition::is_true)
 }
 
-/// Removes all conditions of type `kind`. Returns whether there were any.
+/// Removes all conditions of type `kind`. Returns true if the list contained at least one.
 pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|c| c.kind != kind);
@@ -114,7 +114,7 @@ pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
 
 /// Removes the condition with the type of `condition`, and appends `condition` unconditionally.
 ///
-/// Deployments do this for `ReplicaSetUpdated`, where `lastUpdateTime` must change even if the reason is the same.
+/// Deployments set `ReplicaSetUpdated` in this way: `lastUpdateTime` must change even if the reason is the same.
 pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
     remove(conditions, &condition.kind);
     conditions.push(condition);
@@ -123,8 +123,8 @@ pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
 /// Sets a condition by the rules for Deployments.
 ///
 /// If status and reason are the same as before, nothing changes, not even the message and the times. If only the status is the
-/// same, the condition is replaced, but keeps its `lastTransitionTime`. Otherwise it is replaced as given. A replaced condition
-/// moves to the end. Upstream: `pkg/controller/deployment/util`, `SetDeploymentCondition`.
+/// same, the condition is replaced, but keeps its `lastTransitionTime`. Otherwise the condition is replaced as given. A replaced
+/// condition moves to the end. Upstream: `pkg/controller/deployment/util`, `SetDeploymentCondition`.
 pub fn set_for_deployment(conditions: &mut Vec<Condition>, mut condition: Condition) -> Change {
     if let Some(current) = get(conditions, &condition.kind)
         && current.status == condition.status
@@ -149,7 +149,7 @@ pub mod seconds {
         Timestamp::from_second(second).unwrap_or(time)
     }
 
-    /// Formats a time as the API server does.
+    /// Formats a time as the API server does, for example `2026-11-21T09:50:29Z`.
     pub fn text(time: Timestamp) -> String {
         floor(time).to_string()
     }

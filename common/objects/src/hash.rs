@@ -1,8 +1,8 @@
 //! Hashes in the names of `ReplicaSets` and `ControllerRevisions`.
 //!
-//! A name does not decide equality: controllers compare templates to find the object of a template. The hashes are nevertheless
-//! those of upstream 1.36, digit for digit. Because the same template gets the same name, a second attempt to create an object
-//! fails, even if another controller manager made the first attempt.
+//! Controllers do not find the object of a template by its name: they compare templates. The hashes are nevertheless those of
+//! upstream 1.36, digit for digit. Because the same template gets the same name, a second attempt to create an object fails,
+//! even if another controller manager made the first attempt.
 
 use std::fmt;
 
@@ -62,7 +62,7 @@ pub fn safe_encode(sum: u32) -> String {
 /// Computes the hash of a Pod template: the label `pod-template-hash` of a Deployment's `ReplicaSets` and Pods, and the label
 /// `controller-revision-hash` of a `DaemonSet`'s objects.
 ///
-/// A missing collision count gives another hash than 0. Upstream: `pkg/controller`, `ComputeHash`.
+/// A missing collision count gives another hash than the count 0. Upstream: `pkg/controller`, `ComputeHash`.
 pub fn pod_template_hash(template: &Value, collision_count: Option<i32>) -> String {
     let mut hasher = Fnv1a::default();
     // Writing to the hasher cannot fail.
@@ -183,7 +183,7 @@ fn quantity(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
     };
     match parsed {
         Ok(quantity) => quantity.dump(out),
-        // No API server stores such a quantity, so any fixed text is fine.
+        // No API server stores an invalid quantity, so any fixed text is fine.
         Err(_) => write!(out, "{value}"),
     }
 }

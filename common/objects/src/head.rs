@@ -41,27 +41,27 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// `metadata.namespace`; empty for cluster-scoped objects.
+    /// Returns `metadata.namespace`; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }
 
-    /// `metadata.name`.
+    /// Returns `metadata.name`; empty only if a faulty server sent an empty name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// `metadata.resourceVersion`.
+    /// Returns `metadata.resourceVersion`; [`Version::UNKNOWN`] if it is not a number.
     pub fn version(&self) -> Version {
         self.resource_version
     }
 
-    /// The kind of the managing controller, or `None` without one.
+    /// Returns the `kind` of the first owner with `controller: true`; `None` if there is no such owner.
     pub fn controller(&self) -> Option<&str> {
         self.controller.as_deref()
     }
 
-    /// Whether the object has the given finalizer.
+    /// Whether `metadata.finalizers` contains `finalizer`.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|own| **own == *finalizer)
     }
@@ -72,7 +72,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Reads the kind of the managing controller: the first owner with `controller: true`.
+/// Reads the `kind` of the first owner with `controller: true` from a list of owner references.
 fn controller<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Str<'a>>, D::Error> {
     #[derive(Deserialize)]
     struct Owner<'a> {

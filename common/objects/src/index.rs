@@ -8,8 +8,8 @@ use crate::{
 /// The value under which an index lists an object.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum IndexValue {
-    /// A controller, by its namespace and UID. Owner references do not cross namespaces; without the namespace, a user could
-    /// give objects to a controller in a namespace where that user may not create any.
+    /// A controller, identified by namespace and UID. Without the namespace, a user could write the UID of a controller in
+    /// another namespace into an owner reference, and so add objects to that controller.
     Controller {
         /// Namespace of the controller and of its objects.
         namespace: Text,
@@ -29,7 +29,7 @@ impl IndexValue {
 
 /// A secondary index of the cached objects of one kind.
 pub trait Index<K> {
-    /// Returns the value under which to list an object, if any. `object` is `None` if only its metadata could be read.
+    /// Returns the value under which to list an object, if any. `object` is `None` if only the metadata could be decoded.
     fn value(meta: &Meta, object: Option<&K>) -> Option<IndexValue>;
 }
 
@@ -64,12 +64,12 @@ impl<K> Index<K> for ByNamespace {
     }
 }
 
-/// [`Index::value`] of an index: returns the value under which to list an object.
+/// The function [`Index::value`] of one index, which returns the value under which the index lists an object.
 pub type Of<K> = fn(&Meta, Option<&K>) -> Option<IndexValue>;
 
 /// The indexes of a kind: a tuple of at most two.
 pub trait Indexes<K> {
-    /// Returns [`Index::value`] of each index, in the order of the tuple.
+    /// Returns the function [`Index::value`] of each index, in the order of the tuple.
     fn list() -> Vec<Of<K>>;
 }
 
@@ -103,7 +103,7 @@ pub trait Has<I, At> {
     const POSITION: usize;
 }
 
-/// A position in a tuple, from 0.
+/// A position in a tuple as a type, from which the compiler infers the position of an index. The first is 0.
 #[derive(Debug)]
 pub struct Position<const N: usize>;
 

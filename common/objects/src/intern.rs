@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::{json::StrVisitor, map::HashSet};
 
-/// Number of entries below which a table is not swept.
+/// Number of entries in a table from which on unused entries are removed.
 const SWEEP_FLOOR: usize = 1024;
-/// Maximum length in bytes of a shared string. A longer string is not a name, and a few thousand unused ones would take much
-/// memory until the next sweep.
+/// Maximum length in bytes of a shared string. A longer string is not a name, and a few thousand unused long strings would take
+/// much memory until the next sweep.
 const LONGEST: usize = 512;
 
 /// A table of shared values of one type.
@@ -28,12 +28,11 @@ pub(crate) struct Table<T: ?Sized> {
 }
 
 impl<T: ?Sized + Eq + Hash> Table<T> {
-    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self { entries: HashSet::default(), sweep_at: SWEEP_FLOOR }
     }
 
-    /// Returns the shared copy of a value; `make` creates it if the table has none.
+    /// Returns the stored copy of `value`. If the table has none, stores the copy that `make` creates.
     pub(crate) fn intern<Q>(&mut self, value: &Q, make: impl FnOnce(&Q) -> Arc<T>) -> Arc<T>
     where
         Q: ?Sized + Eq + Hash,
@@ -71,12 +70,12 @@ impl Text {
         Self(TEXTS.lock().intern(value, |v| Arc::from(v)))
     }
 
-    /// Borrows the content.
+    /// Returns the string without copying it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether equal strings share one copy, which is true up to 512 bytes.
+    /// Whether all strings equal to this string share one allocation: true for at most 512 bytes.
     pub fn is_shared(&self) -> bool {
         self.0.len() <= LONGEST
     }
@@ -143,7 +142,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A shared set of labels, sorted by key. Each key occurs once. A handle has the size of one pointer.
+/// A shared set of labels, sorted by key. Each key occurs once. A `Labels` has the size of one pointer.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Labels(Option<Arc<Pairs>>);
 
@@ -171,14 +170,14 @@ impl Labels {
         if pairs.is_empty() {
             return Self::empty();
         }
-        // After the reversal, the last given of equal keys comes first, and the stable sort keeps that order.
+        // If a key is repeated, its last pair counts. The reversal puts that pair first, and the stable sort keeps it there.
         pairs.reverse();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.dedup_by(|a, b| a.0 == b.0);
         Self(Some(PAIRS.lock().intern(&pairs.into_boxed_slice(), |pairs| Arc::new(pairs.clone()))))
     }
 
-    /// Returns the value of the label `key`.
+    /// Returns the value of the label `key`; `None` if the set lacks the label.
     pub fn get(&self, key: &str) -> Option<&str> {
         let pairs = self.as_slice();
         let at = pairs.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
@@ -195,7 +194,7 @@ impl Labels {
         self.as_slice().iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Whether the set has no labels.
+    /// Returns `true` if the set contains no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -263,7 +262,7 @@ mod tests {
 
     #[test]
     fn unused_values_are_dropped() {
-        // A table of its own, because concurrent tests hold entries of the global table.
+        // This test has a separate table, because concurrent tests hold entries of the global table.
         let mut table: Table<str> = Table::new();
         let held = table.intern("held", |value| Arc::from(value));
         for n in 0..10 * SWEEP_FLOOR {

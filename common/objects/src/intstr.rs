@@ -33,17 +33,17 @@ pub enum IntOrStringError {
 /// Rounding of a percentage of a total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// To the next larger integer, as for `maxSurge`.
+    /// Rounds to the next larger integer, as for `maxSurge`.
     Up,
-    /// To the next smaller integer, as for `maxUnavailable`.
+    /// Rounds to the next smaller integer, as for `maxUnavailable`.
     Down,
 }
 
 impl IntOrString {
-    /// Returns the number that this value means out of `total`.
+    /// Returns the absolute number. A percentage is taken of `total` and rounded as `round` says.
     ///
-    /// Negative numbers and percentages over 100 are valid here; results outside the range of `i32` become its minimum or
-    /// maximum. Upstream: `pkg/util/intstr`, `GetScaledValueFromIntOrPercent`.
+    /// Negative numbers and percentages over 100 are valid. Results outside the range of `i32` become its minimum or maximum.
+    /// Upstream: `pkg/util/intstr`, `GetScaledValueFromIntOrPercent`.
     pub fn resolve(&self, total: i32, round: Round) -> Result<i32, IntOrStringError> {
         let text = match self {
             Self::Int(value) => return Ok(*value),

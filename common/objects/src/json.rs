@@ -45,7 +45,7 @@ impl fmt::Debug for Raw {
     }
 }
 
-/// A string that borrows from the JSON text if it contains no escapes, even inside an `Option`, where serde copies every [`Cow`].
+/// A string that borrows from the JSON text if it contains no escapes. Serde, in contrast, copies a [`Cow`] inside an `Option`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -115,7 +115,7 @@ impl<T: Default> Visitor<'_> for StrVisitor<T> {
     }
 }
 
-/// Reads `null` as the default value. For `#[serde(deserialize_with)]`.
+/// Reads a value, and `null` as the default value. Used in `#[serde(deserialize_with)]`.
 pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -124,7 +124,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Sets a field that is missing or `null`.
+/// Sets field `key` to `value` if the field is missing or `null`.
 pub fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), value.into());

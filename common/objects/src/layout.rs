@@ -1,4 +1,4 @@
-//! The types inside a Pod template as Kubernetes 1.36 declares them: order, names and types of all fields.
+//! The Go types inside a Pod template as Kubernetes 1.36 declares them: order, names and types of all fields.
 //!
 //! The layout determines the text that is hashed into the names of `ReplicaSets` ([`crate::hash`]), and which present values
 //! mean the same as an absent field ([`crate::template`]). The data is in `layout-1.36.json`. Fields that the layout does not
@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Deserialize;
 
-/// The layout of 1.36, parsed once.
+/// The layout of Kubernetes 1.36, parsed at the first use.
 static LAYOUT: LazyLock<Layout> =
     LazyLock::new(|| Layout::new(serde_json::from_str(include_str!("layout-1.36.json")).unwrap_or_default()));
 
-/// Go type of a Pod template.
+/// Name of the Go type of a whole Pod template.
 const TEMPLATE: &str = "v1.PodTemplateSpec";
 
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Layout {
     template: usize,
 }
 
-/// A Go struct.
+/// The fields of one Go struct.
 #[derive(Default)]
 pub(crate) struct Struct {
     /// Fields in the order of their declaration.
@@ -30,17 +30,17 @@ pub(crate) struct Struct {
     members: Vec<(&'static str, Shape)>,
 }
 
-/// A field of a Go struct.
+/// Name and type of one field of a Go struct.
 #[derive(Deserialize)]
 pub(crate) struct Field {
-    /// Field name in Go.
+    /// Name in Go, which the hashed text contains.
     pub(crate) go: &'static str,
-    /// Field name in JSON.
+    /// Name in JSON; empty for embedded structs and for fields that JSON does not contain.
     pub(crate) json: &'static str,
-    /// Field type in Go.
+    /// Type in Go, which the hashed text contains, for example `*int64`.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// Derived from `kind` once all types are read.
+    /// Form of the values, derived from `kind` after all types are read.
     #[serde(skip)]
     pub(crate) shape: Shape,
     /// Whether the members of this struct appear directly in the JSON object of the outer struct.
@@ -48,7 +48,7 @@ pub(crate) struct Field {
     pub(crate) inline: bool,
 }
 
-/// The form of a field's values.
+/// The type of a field's values: a base type, and the pointer, list or map around it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) wrapper: Wrapper,
@@ -92,7 +92,7 @@ impl Shape {
 }
 
 impl Layout {
-    /// Returns the layout of 1.36.
+    /// Returns the layout of Kubernetes 1.36.
     pub(crate) fn get() -> &'static Self {
         &LAYOUT
     }
@@ -144,14 +144,14 @@ fn collect(structs: &[Struct], id: usize, members: &mut Vec<(&'static str, Shape
 /// The content of `layout-1.36.json`.
 #[derive(Default, Deserialize)]
 struct Data {
-    /// Fields by the name of the struct.
+    /// Fields of each Go struct, by the name of the struct.
     #[serde(borrow)]
     types: BTreeMap<&'static str, Vec<Field>>,
-    /// Underlying types by the name of the scalar type.
+    /// Underlying type of each named scalar type, for example `string`, by the name of the type.
     named: BTreeMap<&'static str, &'static str>,
 }
 
-/// Derives the shape of a Go type's values from its name.
+/// Derives the shape of a Go type from the name of the type.
 fn shape(kind: &str, ids: &BTreeMap<&str, usize>, named: &BTreeMap<&str, &str>) -> Shape {
     let (wrapper, name) = match kind {
         "v1.ResourceList" => (Wrapper::Map, "resource.Quantity"),

@@ -1,4 +1,4 @@
-//! The meaning of Kubernetes objects: names, selectors, hashes, revisions, templates, quantities. No I/O, nothing async.
+//! The meaning of Kubernetes objects: names, selectors, hashes, revisions, templates, quantities. Without I/O and async code.
 
 pub mod conditions;
 pub mod duration;

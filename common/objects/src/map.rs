@@ -2,7 +2,7 @@
 //!
 //! Users choose names and labels. If they know the seed of a hash map, they can choose keys that collide, which turns every
 //! lookup into a scan. A process therefore calls [`seed`] once, before it creates its first map. Without a seed, as in tests
-//! and simulation, all maps hash alike, so that a run can be repeated exactly. No code may depend on the order in either case.
+//! and simulation, all maps hash alike, so that a run can be repeated exactly. No code may depend on the order of a map.
 
 use std::{fmt, hash::BuildHasher, sync::OnceLock};
 
@@ -25,10 +25,10 @@ struct Seeds {
     own: u64,
 }
 
-/// Fixed at the first use and never changed, because existing map entries could no longer be found. `None`: no seed.
+/// The seed of the process, or `None`. Fixed at the first use, because a new seed would hide the entries of existing maps.
 static SEEDS: OnceLock<Option<Seeds>> = OnceLock::new();
 
-/// Draws the seed of the process from `random`, unless a map was created before.
+/// Draws the seed of the process from `random`. Has no effect after the first map was created.
 pub fn seed(mut random: impl FnMut() -> u64) {
     SEEDS.get_or_init(|| Some(Seeds { shared: SharedSeed::from_u64(random()), own: random() }));
 }

@@ -20,7 +20,7 @@ use crate::{
 pub struct Key {
     /// Namespace; empty for cluster-scoped objects.
     pub namespace: Text,
-    /// `metadata.name`.
+    /// `metadata.name`, unique within the namespace for each kind.
     pub name: Arc<str>,
 }
 
@@ -43,8 +43,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// `metadata.uid`, which tells an object from earlier and later objects of the same name. A UUID takes 16 bytes; other texts are
-/// stored unchanged.
+/// `metadata.uid`, which distinguishes an object from earlier and later objects of the same name. A UUID takes 16 bytes; other
+/// texts are stored unchanged.
 ///
 /// Ordered like the text form, because some of upstream's decisions compare the text.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -62,7 +62,7 @@ impl Uid {
         parse_uuid(text).map_or_else(|| Self(Repr::Text(Text::new(text))), Self::from)
     }
 
-    /// Whether the object had no UID.
+    /// Returns `true` for the empty text, which an object without `metadata.uid` has.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(t) if t.is_empty())
     }
@@ -82,7 +82,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     uuid.map(u128::to_be_bytes)
 }
 
-/// Creates the UID with this UUID.
+/// Creates a UID from the 16 bytes of a UUID.
 impl From<[u8; 16]> for Uid {
     fn from(uuid: [u8; 16]) -> Self {
         Self(Repr::Uuid(uuid))
@@ -150,10 +150,10 @@ impl<'de> Deserialize<'de> for Uid {
 pub struct Version(u64);
 
 impl Version {
-    /// The version 0, which means unknown.
+    /// The version 0, for objects without a `resourceVersion` that is a number.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Parses a `resourceVersion`. Anything but a positive decimal number is unknown.
+    /// Parses a `resourceVersion`. A text that is not a positive decimal number gives [`Version::UNKNOWN`].
     pub fn parse(text: &str) -> Self {
         Self(text.parse().unwrap_or(0))
     }
@@ -163,12 +163,12 @@ impl Version {
         self.0 % 1_000_000_000_000_000
     }
 
-    /// Whether the version is not [`Version::UNKNOWN`].
+    /// True for every version except [`Version::UNKNOWN`].
     pub fn is_known(self) -> bool {
         self.0 != 0
     }
 
-    /// Returns the version as an integer, 0 if it is unknown. For metrics.
+    /// Returns the version as an integer; 0 if the version is unknown.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -204,13 +204,13 @@ impl<'de> Deserialize<'de> for Version {
 pub struct OwnerRef {
     /// `apiVersion` of the owner: group and version.
     pub api_version: Text,
-    /// `kind` of the owner.
+    /// `kind` of the owner, for example `ReplicaSet`.
     pub kind: Text,
-    /// `metadata.name` of the owner.
+    /// `metadata.name` of the owner, which is in the same namespace or cluster-scoped.
     pub name: Text,
-    /// `metadata.uid` of the owner.
+    /// `metadata.uid` of the owner, which no other object ever has.
     pub uid: Uid,
-    /// Whether the owner is the managing controller of this object. At most one owner is.
+    /// Whether the owner is the managing controller of this object. An object has at most one managing controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
     /// Whether foreground deletion of the owner waits for the deletion of this object.
@@ -219,7 +219,7 @@ pub struct OwnerRef {
 }
 
 impl OwnerRef {
-    /// Whether all strings are short enough for the table of shared values, where unused entries stay for a while.
+    /// Whether all strings are short enough for the table of shared values, where unused entries stay until the next sweep.
     fn is_shared(&self) -> bool {
         let uid = match &self.uid.0 {
             Repr::Uuid(_) => true,
@@ -228,7 +228,7 @@ impl OwnerRef {
         uid && [&self.api_version, &self.kind, &self.name].into_iter().all(Text::is_shared)
     }
 
-    /// Whether this owner is the managing controller.
+    /// Whether this owner is the managing controller of the object: `controller` is `true`.
     pub fn is_controller(&self) -> bool {
         self.controller == Some(true)
     }
@@ -236,11 +236,11 @@ impl OwnerRef {
 
 static OWNERS: LazyLock<Mutex<Table<Box<[OwnerRef]>>>> = LazyLock::new(|| Mutex::new(Table::new()));
 
-/// Maximum length of a list of owners that is shared. Most objects have one owner; a list with thousands of owners is unlikely
-/// to occur a second time.
+/// Maximum number of owner references in a list that objects share. Most objects have one owner; a list with thousands of
+/// owners is unlikely to occur a second time.
 const MOST_SHARED: usize = 16;
 
-/// The owner references of an object, in order. The Pods of a ReplicaSet share one copy. A handle has the size of one pointer.
+/// The owner references of an object, in order. The Pods of a ReplicaSet share one copy. `Owners` has the size of one pointer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Owners(Option<Arc<Box<[OwnerRef]>>>);
 
@@ -275,49 +275,49 @@ impl<'de> Deserialize<'de> for Owners {
     }
 }
 
-/// The metadata in every projection.
+/// The fields of `metadata` that every projection contains.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
     /// `metadata.namespace`; empty for cluster-scoped objects.
     #[serde(deserialize_with = "null_as_default")]
     pub namespace: Text,
-    /// `metadata.name`.
+    /// `metadata.name`; empty if it is missing.
     #[serde(deserialize_with = "null_as_default")]
     pub name: Arc<str>,
-    /// `metadata.uid`.
+    /// `metadata.uid`; empty if it is missing.
     pub uid: Uid,
-    /// `metadata.resourceVersion` of this state of the object.
+    /// `metadata.resourceVersion`, which changes with every write of the object.
     pub resource_version: Version,
     /// `metadata.generation`, which the server increments when the spec changes; 0 if it is missing.
     #[serde(deserialize_with = "null_as_default")]
     pub generation: i64,
-    /// `metadata.creationTimestamp`.
+    /// `metadata.creationTimestamp`; `None` if it is missing.
     #[serde(rename = "creationTimestamp")]
     pub created: Option<Timestamp>,
-    /// `metadata.deletionTimestamp`; `None` unless the object is terminating.
+    /// `metadata.deletionTimestamp`, which only terminating objects have.
     #[serde(rename = "deletionTimestamp")]
     pub deleted: Option<Timestamp>,
-    /// `metadata.labels`.
+    /// `metadata.labels`. Objects with equal labels share one copy.
     pub labels: Labels,
-    /// `metadata.annotations`. A projection that needs few of them drops the others in [`crate::object::Object::trim`].
+    /// `metadata.annotations`. [`Object::trim`](crate::object::Object::trim) drops annotations that a projection does not need.
     #[serde(deserialize_with = "null_as_default")]
     pub annotations: Annotations,
-    /// `metadata.ownerReferences`.
+    /// `metadata.ownerReferences`. Objects with equal lists share one copy.
     #[serde(rename = "ownerReferences", deserialize_with = "null_as_default")]
     pub owners: Owners,
-    /// `metadata.finalizers`.
+    /// `metadata.finalizers`. A terminating object exists until the list is empty.
     #[serde(deserialize_with = "null_as_default")]
     pub finalizers: Box<[Text]>,
 }
 
 impl Meta {
-    /// Returns namespace and name.
+    /// Returns namespace and name, which identify the object within its kind.
     pub fn key(&self) -> Key {
         Key { namespace: self.namespace.clone(), name: Arc::clone(&self.name) }
     }
 
-    /// Returns the owner reference of the managing controller: the first with `controller: true`.
+    /// Returns the first owner reference with `controller: true`, which refers to the managing controller.
     pub fn controller(&self) -> Option<&OwnerRef> {
         self.owners.iter().find(|o| o.is_controller())
     }
@@ -359,7 +359,7 @@ impl Annotations {
         self.0.as_deref().map(|pairs| &**pairs).unwrap_or_default()
     }
 
-    /// Returns the value of the annotation `key`.
+    /// Returns the value of the annotation `key`; `None` if there is none.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.as_slice().binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
         Some(&self.as_slice()[at].1)
@@ -370,12 +370,12 @@ impl Annotations {
         self.as_slice().iter().map(|(k, v)| (k.as_str(), &**v))
     }
 
-    /// Whether there are no annotations.
+    /// Returns `true` if there are no annotations.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Keeps only annotations for whose key `keep` returns true.
+    /// Removes each annotation if `keep` returns false for its key.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         if !self.as_slice().iter().all(|(k, _)| keep(k)) {
             let all = std::mem::take(&mut self.0).map(|pairs| pairs.into_vec()).unwrap_or_default();

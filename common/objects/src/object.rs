@@ -1,4 +1,4 @@
-//! Projections: the resource of a kind, the fields that a controller reads, and errors for objects that cannot be decoded.
+//! Projections, which are structs with the fields of a kind that a controller reads, and the decoding of objects into them.
 
 use std::{
     fmt::{self, Write as _},
@@ -23,22 +23,22 @@ pub struct Resource {
     pub version: &'static str,
     /// Plural name in paths, for example `replicasets`.
     pub plural: &'static str,
-    /// `kind` of the objects.
+    /// `kind` in an object of the resource, for example `ReplicaSet`.
     pub kind: &'static str,
     /// Whether objects belong to namespaces; false for cluster-scoped kinds.
     pub namespaced: bool,
 }
 
 impl Resource {
-    /// Returns the field `apiVersion`: `group/version`, or only the version for the core group.
+    /// Returns the value of `apiVersion`: `group/version`, or only the version for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Returns the path of a collection (`name` is empty), an object, or a subresource.
+    /// Returns the URL path of a collection (`name` is empty), an object, or a subresource.
     ///
-    /// Every name remains one segment of the path, even with special characters: some names come from objects that any user
-    /// may write.
+    /// Percent-encodes special characters, so that each name is one segment of the path. Any user can choose the names of some
+    /// objects.
     pub fn path(&self, namespace: &str, name: &str, subresource: &str) -> String {
         let mut path = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         push_segment(&mut path, self.version);
@@ -53,10 +53,10 @@ impl Resource {
     }
 }
 
-/// The target of a request: an object, a collection or a subresource.
+/// The object, collection or subresource that a request addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// Resource of the object or collection.
+    /// API group, version and plural name of the object or collection.
     pub resource: Resource,
     /// Namespace; empty for cluster-scoped objects and for all namespaces.
     pub namespace: &'a str,
@@ -77,7 +77,7 @@ impl<'a> Target<'a> {
         Self { resource, namespace, name, subresource: "status" }
     }
 
-    /// Returns the path of the request, without a query.
+    /// Returns the URL path of the request, without a query string.
     pub fn path(&self) -> String {
         self.resource.path(self.namespace, self.name, self.subresource)
     }
@@ -86,7 +86,7 @@ impl<'a> Target<'a> {
 /// Appends a segment to a path and percent-encodes it where necessary. Upstream: `url.PathEscape`.
 fn push_segment(path: &mut String, segment: &str) {
     path.push('/');
-    // Software that normalizes paths treats these two as directories.
+    // Software that normalizes paths treats the segments `.` and `..` as directories.
     let dots = matches!(segment, "." | "..");
     for byte in segment.bytes() {
         match byte {
@@ -98,14 +98,14 @@ fn push_segment(path: &mut String, segment: &str) {
     }
 }
 
-/// Whether an object can have this name. API servers reject other names, because a path segment cannot contain them.
+/// Whether `name` can be the name of an object: not empty, `.` or `..`, and without `/` and `%`. API servers reject all others.
 ///
-/// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`. Upstream's clients reject other names, too.
+/// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`.
 pub fn can_be_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
 }
 
-/// Writes `plural.group`, the form in logs and metrics.
+/// Writes `plural.group`, for example `replicasets.apps`, as in logs and metrics; only the plural name for the core group.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.group.is_empty() { f.write_str(self.plural) } else { write!(f, "{}.{}", self.plural, self.group) }
@@ -114,27 +114,27 @@ impl fmt::Display for Resource {
 
 /// A projection: the fields of a kind that one controller reads.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
-    /// The resource whose objects are read.
+    /// The resource that is listed and watched for the projection.
     const RESOURCE: Resource;
     /// Field selector of the lists and watches; empty for all objects of the kind.
     ///
-    /// The API server sends only objects that match. An object that stops matching arrives as deleted, in its last matching
-    /// state. `docs/decisions/0016-filters.md` lists the objects that each selector hides.
+    /// The API server sends only objects that match. If an object stops matching, the watch reports it as deleted, in its last
+    /// matching state. `docs/decisions/0016-filters.md` lists the objects that each selector hides.
     const FIELD_SELECTOR: &'static str = "";
-    /// The indexes of every cache of this kind, as a tuple.
+    /// The secondary indexes of a cache of this kind, as a tuple; `()` for none.
     type Indexes: Indexes<Self>;
 
     /// Returns `metadata`, which every projection contains.
     fn meta(&self) -> &Meta;
 
-    /// Protobuf message of the kind. Without one, lists and watches use JSON.
+    /// Schema of the protobuf message of the kind. With `None`, lists and watches use JSON.
     ///
-    /// JSON is needed for custom resources, and for objects with a part that is passed on unread: that part may have fields of
-    /// a newer server.
+    /// Custom resources need JSON. So do objects with a part that a controller passes on without decoding: the part may have
+    /// fields that only a newer server knows.
     const PROTOBUF: Option<&'static Message> = None;
 
-    /// Decides by the head whether an object can concern the controller, before the rest of the object is read. With `None`, every
-    /// object can. An object that cannot concern the controller must not be [kept](Object::keep) either.
+    /// Decides from the [`Head`] of an object whether the object can concern the controller, before the rest is decoded. `None`
+    /// means that every object can. [`keep`](Object::keep) must reject every object that this function rejects.
     const CONCERNS: Option<fn(head: &Head<'_>) -> bool> = None;
 
     /// Decodes a projection that needs only the metadata, from the JSON of the metadata. `None` for all other projections.
@@ -147,12 +147,12 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Drops fields that are not needed after decoding, for example unused annotations, before the object is cached.
     fn trim(&mut self) {}
 
-    /// Whether the object is cached. By default, an object is cached if it can concern the controller.
+    /// Whether the cache stores the object. By default, it stores the objects that can concern the controller.
     fn keep(&self) -> bool {
         self.is_concern()
     }
 
-    /// Applies [`CONCERNS`](Object::CONCERNS) to the decoded object.
+    /// Whether the decoded object can concern the controller, by [`CONCERNS`](Object::CONCERNS).
     fn is_concern(&self) -> bool {
         Self::CONCERNS.is_none_or(|concerns| concerns(&Head::of(self.meta())))
     }
@@ -161,9 +161,9 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 /// An object whose metadata could be decoded, but not the rest. Only a faulty server sends such an object.
 #[derive(Debug)]
 pub struct Malformed {
-    /// The metadata, which could be decoded.
+    /// Identifies the object by name, UID and version.
     pub meta: Meta,
-    /// Error of the decoder.
+    /// Message of the decoder about the rest of the object.
     pub error: String,
 }
 
@@ -171,26 +171,26 @@ pub struct Malformed {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{resource} {key} cannot be read: {error}")]
 pub struct Unreadable {
-    /// Resource of the object.
+    /// Resource of the object. The error message begins with its plural name and group.
     pub resource: Resource,
     /// Namespace and name of the object.
     pub key: String,
-    /// Error of the decoder.
+    /// Message of the decoder, or another reason why the object cannot be used.
     pub error: String,
 }
 
 /// An encoded object as the API server sent it.
 #[derive(Clone, Copy, Debug)]
 pub enum Encoded<'a> {
-    /// JSON text.
+    /// The JSON text of one object, without a list or a watch event around it.
     Json(&'a str),
     /// A protobuf message without its envelope.
     Protobuf(&'a [u8]),
 }
 
 impl<'a> Encoded<'a> {
-    /// Returns the head of a foreign object, which cannot concern a controller that reads `K`. Returns `None` if the object can
-    /// concern the controller, or if its text has an unusual form.
+    /// Returns the [`Head`] of an object that cannot concern a controller that reads `K`. Returns `None` if the object can
+    /// concern the controller, or if its metadata cannot be found in the text.
     pub fn foreign_head<K: Object>(self) -> Option<Head<'a>> {
         let concerns = K::CONCERNS?;
         let head = match self {
@@ -204,7 +204,7 @@ impl<'a> Encoded<'a> {
     /// Decodes only the metadata of an object.
     ///
     /// # Errors
-    /// The object has no metadata, or the metadata do not fit `T`.
+    /// The object has no metadata, or `T` cannot be decoded from the metadata.
     pub fn metadata<T: Deserialize<'a>>(self) -> Result<T, String> {
         #[derive(Deserialize)]
         struct Bare<T> {
@@ -254,8 +254,8 @@ impl<'a> Encoded<'a> {
     }
 }
 
-/// Returns the text from the value of `metadata` on. Returns `None` unless `metadata` is the first field, or follows `kind` and
-/// `apiVersion` directly, as API servers write objects.
+/// Returns the JSON text that begins with the value of `metadata`. Returns `None` if a field other than `kind` and `apiVersion`
+/// comes first, which no API server writes.
 fn metadata(json: &str) -> Option<&str> {
     let mut rest = json.strip_prefix('{')?;
     loop {
@@ -275,9 +275,9 @@ fn metadata(json: &str) -> Option<&str> {
 /// Error of [`Encoded::decode`].
 #[derive(Debug)]
 pub enum DecodeError {
-    /// Only the metadata could be decoded.
+    /// The metadata could be decoded, and the rest could not.
     Malformed(Arc<Malformed>),
-    /// The metadata could not be decoded, or have no name. Holds the message of the decoder.
+    /// The metadata could not be decoded, or contain no name. Holds the message of the decoder.
     Nameless(String),
 }
 

@@ -30,12 +30,12 @@ impl<T> Parsed<T> {
         Ok(parsed)
     }
 
-    /// Number of objects with a cached value.
+    /// Returns the number of objects with a cached value.
     pub fn len(&self) -> usize {
         self.0.lock().len()
     }
 
-    /// Whether no value is cached.
+    /// Returns `true` if no value is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

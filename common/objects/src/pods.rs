@@ -28,15 +28,15 @@ pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost"
 /// A Pod, with the fields that matter for counting, availability and deletion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// `metadata`.
+    /// `metadata`. [`Object::trim`] removes all annotations except [`POD_DELETION_COST`].
     pub meta: Meta,
     /// `spec.nodeName`; empty if the Pod is not assigned to a node.
     pub node: Text,
     /// `status.phase`; [`Phase::Other`] if it is missing or unknown.
     pub phase: Phase,
-    /// State of the condition `Ready`.
+    /// Whether the condition `Ready` is `True`, and since when.
     pub readiness: Readiness,
-    /// Restart counts of the containers.
+    /// Maximum restart counts of the containers, which decide about the order of deletion.
     pub restarts: Restarts,
 }
 
@@ -53,7 +53,7 @@ pub enum Phase {
     Failed,
     /// The state is not known, usually because the node does not respond.
     Unknown,
-    /// Missing, or a phase that this version does not know.
+    /// A missing phase, or a phase that this version does not know.
     #[default]
     Other,
 }
@@ -85,7 +85,7 @@ pub enum Readiness {
     NotReady,
     /// The condition is `True`.
     Ready {
-        /// `lastTransitionTime` of the condition.
+        /// `lastTransitionTime` of the condition; `None` if the condition has no time.
         since: Option<Timestamp>,
     },
 }
@@ -162,8 +162,8 @@ impl Pod {
                 || self.available_after(min_ready_seconds, now).is_some_and(|wait| !wait.is_positive()))
     }
 
-    /// Returns how long until a ready Pod becomes available; zero or negative if it is available. `None` if the Pod is not ready,
-    /// or if the condition has no time.
+    /// Returns the time until a ready Pod becomes available; zero or negative if the Pod is available. `None` if the Pod is not
+    /// ready, or if the condition has no time.
     pub fn available_after(&self, min_ready_seconds: i32, now: Timestamp) -> Option<SignedDuration> {
         let since = self.ready_since()?;
         Some(SignedDuration::from_secs(min_ready_seconds.into()).saturating_add(since.duration_since(now)))
@@ -189,7 +189,7 @@ impl Object for Pod {
     }
 }
 
-/// Returns how long until the next Pod becomes available by the passage of time alone; `None` if no Pod will.
+/// Returns the time until the first of `pods` becomes available without a further event; `None` if no Pod will.
 ///
 /// After that time, the caller checks availability again with the current time. Upstream: `pkg/controller`,
 /// `FindMinNextPodAvailabilityCheck`.

@@ -8,7 +8,7 @@ use std::{cmp::Ordering, fmt};
 
 use serde::{Deserialize, Deserializer};
 
-/// Maximum number of digits of a quantity. Longer ones are rejected before they are computed.
+/// Maximum number of digits of a quantity. Quantities with more digits are rejected before they are computed.
 const MAX_DIGITS: usize = 512;
 /// Exponent of the last decimal place that is kept. Smaller fractions are rounded away from zero.
 const NANO: i32 = -9;
@@ -88,7 +88,7 @@ impl Quantity {
         Self { amount: Amount::Int { value, scale }, text: text.into(), format }
     }
 
-    /// Whether the value is zero.
+    /// Whether the value is zero in any notation, for example `0`, `0.0` or `0Ki`.
     pub fn is_zero(&self) -> bool {
         match &self.amount {
             Amount::Int { value, .. } => *value == 0,
@@ -180,7 +180,7 @@ impl Quantity {
         (negative, kept.to_owned(), exponent + (digits.len() - kept.len()) as i64)
     }
 
-    /// Writes upstream's struct for the quantity in the format of a Pod template's dump.
+    /// Writes the quantity as Go prints upstream's struct, for the text from which the hash of a Pod template is computed.
     pub fn dump(&self, out: &mut impl fmt::Write) -> fmt::Result {
         let (value, scale) = match &self.amount {
             Amount::Int { value, scale } => (*value, *scale),
@@ -203,7 +203,7 @@ impl Quantity {
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
         let ((a_negative, a, a_exponent), (b_negative, b, b_exponent)) = (self.normal(), other.normal());
-        // The position of the first digit, then the digits. Zero is `None`, which is less than all other values.
+        // Compares the position of the first digit, then the digits. Zero gives `None`, which is less than all other values.
         let size = |digits: String, exponent| (!digits.is_empty()).then(|| (digits.len() as i64 + exponent, digits));
         let (a, b) = (size(a, a_exponent), size(b, b_exponent));
         let magnitude = if a_negative { b.cmp(&a) } else { a.cmp(&b) };
@@ -233,10 +233,10 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// The parts of a quantity's text.
+/// The text of a quantity, split into sign, digits and suffix.
 struct Parts<'a> {
     negative: bool,
-    /// Digits before the decimal point without leading zeros; `0` if there are none.
+    /// Digits before the decimal point without leading zeros; `0` if no digit remains.
     whole: &'a str,
     /// Digits after the decimal point.
     fraction: &'a str,
@@ -273,7 +273,7 @@ fn count_digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// Returns the notation of a suffix and its exponent: of 2 for binary suffixes, of 10 otherwise.
+/// Returns the exponent and the notation of a suffix. The base is 2 for binary suffixes, otherwise 10.
 fn suffix(text: &str) -> Result<(i32, Format), QuantityError> {
     let place = |suffixes: &[&str]| suffixes.iter().position(|suffix| *suffix == text).map(|at| at as i32);
     if let Some(thousands) = place(&["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]) {
@@ -283,7 +283,7 @@ fn suffix(text: &str) -> Result<(i32, Format), QuantityError> {
         return Ok((10 * (at + 1), Format::BinarySi));
     }
     let exponent = text.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
-    // Upstream parses 64 bits and keeps the lower 32 of them.
+    // Upstream parses an exponent of 64 bits and keeps its lower 32 bits.
     let exponent = exponent.parse::<i64>().map_err(|_| QuantityError::Suffix)?;
     Ok((exponent as i32, Format::DecimalExponent))
 }
@@ -320,7 +320,7 @@ impl Natural {
         }
     }
 
-    /// Divides, rounding down. Returns the remainder.
+    /// Divides the number by `by`, rounds down, and returns the remainder.
     fn divide(&mut self, by: u64) -> u64 {
         let mut remainder = 0u128;
         for word in self.0.iter_mut().rev() {

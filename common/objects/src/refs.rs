@@ -32,23 +32,23 @@ impl<T: HasMeta + ?Sized> HasMeta for Arc<T> {
     }
 }
 
-/// The owner for which objects are claimed.
+/// The identity of an object that claims dependents, for example of a ReplicaSet that claims Pods.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// Resource of the owner, from which `kind` and `apiVersion` follow.
+    /// Resource of the owner. Owner references get their `kind` and `apiVersion` from it.
     pub resource: Resource,
-    /// `metadata.namespace` of the owner.
+    /// `metadata.namespace` of the owner; empty for cluster-scoped owners.
     pub namespace: Text,
-    /// `metadata.name` of the owner.
+    /// `metadata.name` of the owner, for owner references.
     pub name: Text,
-    /// `metadata.uid` of the owner.
+    /// `metadata.uid` of the owner. The owner references of its dependents contain this UID.
     pub uid: Uid,
-    /// Whether the owner is terminating. A terminating owner keeps its dependents, and neither adopts nor releases any.
+    /// Whether the owner is terminating. A terminating owner keeps its dependents. It neither adopts nor releases objects.
     pub deleting: bool,
 }
 
 impl Owner {
-    /// Creates the owner with this metadata.
+    /// Creates the owner from the metadata of an object of `resource`.
     pub fn new(resource: Resource, meta: &Meta) -> Self {
         Self {
             resource,
@@ -94,14 +94,14 @@ impl Owner {
     }
 }
 
-/// Claimed candidates, in their original order. Candidates in none of the groups do not concern the owner.
+/// Candidates divided by [`claim`], each group in the original order. A candidate in no group does not concern the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims<C> {
-    /// Owned objects that still match.
+    /// Objects of the owner that still match.
     pub keep: Vec<C>,
     /// Orphans that match. They become owned when the server accepts [`Owner::adopt_patch`].
     pub adopt: Vec<C>,
-    /// Owned objects that no longer match. [`Owner::release_patch`] releases them.
+    /// Objects of the owner that no longer match. [`Owner::release_patch`] releases them.
     pub release: Vec<C>,
 }
 
@@ -111,7 +111,7 @@ impl<C> Default for Claims<C> {
     }
 }
 
-/// Sorts candidates (owned objects and orphans of the namespace) into those to keep, to adopt and to release.
+/// Divides candidates (objects of the owner, and orphans) into objects to keep, to adopt and to release.
 ///
 /// A candidate matches if `selector` selects its labels and `eligible` returns true. An invalid selector is an error: nothing is
 /// claimed or released. Upstream: `pkg/controller`, `BaseControllerRefManager.ClaimObject`.
@@ -142,9 +142,9 @@ pub fn claim<C: HasMeta>(
     Ok(claims)
 }
 
-/// Finds the owner of a controller reference by `kind`, name and UID, in the namespace of the dependent.
+/// Returns the owner that a controller reference names, if `kind`, name and UID match.
 ///
-/// Like upstream, does not compare `apiVersion`. `lookup` receives the name.
+/// `lookup` finds an object by name in the namespace of the dependent. Like upstream, the function ignores `apiVersion`.
 pub fn resolve<P: HasMeta>(reference: &OwnerRef, kind: &str, lookup: impl FnOnce(&str) -> Option<P>) -> Option<P> {
     if reference.kind != kind {
         return None;

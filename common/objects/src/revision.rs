@@ -1,8 +1,8 @@
 //! `ControllerRevisions`: the history of the Pod template of a `StatefulSet` or `DaemonSet`.
 //!
-//! `data` is written byte for byte as upstream writes it, because upstream compares the stored bytes, and because only this form
-//! does not change when a server encodes it again. Clients that read a revision as JSON receive the same data in another form.
-//! Therefore this module compares data in canonical form, without null members.
+//! The controllers write `data` byte for byte as upstream does, because upstream compares the stored bytes, and because only
+//! this form does not change when a server encodes it again. Clients that read a revision as JSON receive the data in another
+//! form. Therefore this module compares data in canonical form, without null members.
 
 pub mod body;
 pub mod template;
@@ -29,7 +29,7 @@ pub const CONTROLLER_REVISIONS: Resource = Resource {
     namespaced: true,
 };
 
-/// Key of the digests of revision data; arbitrary, but fixed.
+/// `SipHash` key for digests of revision data. The value is arbitrary, and the same in every process.
 const KEY: [u64; 2] = [0x6e6f_6e65_7420_7265, 0x7669_7369_6f6e_7300];
 
 /// Representation of JSON numbers in the data of a revision.
@@ -58,12 +58,12 @@ impl Data {
         Some(Self { bytes: go_json(&value, numbers).into(), digest: digest(&value, numbers) })
     }
 
-    /// Returns the encoded data, to be hashed and sent.
+    /// Returns the encoded data, from which the hash is computed and which is sent to the server.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns a digest of the canonical form. Equal digests mean equal data.
+    /// Returns a digest of the data in canonical form. Equal digests mean equal data.
     pub fn digest(&self) -> u128 {
         self.digest
     }
@@ -71,12 +71,12 @@ impl Data {
 
 /// A `ControllerRevision` that keeps a digest in place of its data.
 ///
-/// The data can take a megabyte, and every user with the right to create revisions can store many without a controller. If a
-/// cache kept their data, one namespace could determine the memory of the controller. The data are therefore read from the server
-/// when they are needed ([`RevisionWithData`]).
+/// The data can take a megabyte, and every user with the right to create revisions can store many that no controller owns. If a
+/// cache kept their data, one namespace could determine the memory of the controller. The data are therefore read from the
+/// server when they are needed ([`RevisionWithData`]).
 #[derive(Clone, Debug)]
 pub struct ControllerRevision {
-    /// `metadata` of the revision.
+    /// `metadata` with the labels and the owner of the revision.
     pub meta: Meta,
     /// Number of the revision. The newest revision has the highest number.
     pub revision: i64,
@@ -84,12 +84,12 @@ pub struct ControllerRevision {
 }
 
 impl ControllerRevision {
-    /// Whether the revision has this data.
+    /// Whether the revision contains `data`. Compares digests of the canonical form.
     pub fn holds(&self, data: &Data) -> bool {
         self.digest == data.digest
     }
 
-    /// Whether both revisions have the same data.
+    /// Whether this revision and `other` contain the same data. Compares digests of the canonical form.
     pub fn holds_the_same_as(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
@@ -172,12 +172,12 @@ fn compare(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {
     a.revision.cmp(&b.revision).then_with(|| x.created.cmp(&y.created)).then_with(|| x.name.cmp(&y.name))
 }
 
-/// Returns the highest number plus 1, and at least 1.
+/// Returns the number for a new revision: the highest number plus 1, and at least 1.
 pub fn next_revision<'a>(revisions: impl IntoIterator<Item = &'a ControllerRevision>) -> i64 {
     revisions.into_iter().map(|r| r.revision).max().map_or(1, |highest| highest.max(0).saturating_add(1))
 }
 
-/// Computes a digest of the canonical form without null members.
+/// Computes a digest of the value in canonical form, which has no null members.
 fn digest(value: &Value, numbers: Numbers) -> u128 {
     hash(&encode(value, numbers, Nulls::Drop))
 }

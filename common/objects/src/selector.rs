@@ -35,7 +35,7 @@ enum State {
 struct Requirement {
     key: Text,
     operator: Operator,
-    /// Sorted and distinct.
+    /// Values for `In` and `NotIn`, sorted and without duplicates.
     values: Box<[Text]>,
 }
 
@@ -50,22 +50,22 @@ enum Operator {
 /// Reasons why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// Name of a field, and the type that its value should have.
+    /// A field has a value of the wrong type. Holds the name of the field and the expected type.
     #[error("selector: {0} is not {1}")]
     Type(&'static str, &'static str),
     /// The operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
     #[error("selector: {0:?} is not a valid label selector operator")]
     Operator(String),
-    /// `In` or `NotIn` without values. Holds the key.
+    /// An expression with `In` or `NotIn` has no values. Holds the key.
     #[error("selector: {0:?}: for 'in', 'notin' operators, values set can't be empty")]
     NoValues(String),
-    /// `Exists` or `DoesNotExist` with values. Holds the key.
+    /// An expression with `Exists` or `DoesNotExist` has values. Holds the key.
     #[error("selector: {0:?}: values set must be empty for exists and does not exist")]
     Values(String),
-    /// A key for which [`is_label_key`] is false.
+    /// A label key is invalid by [`is_label_key`]. Holds the key.
     #[error("selector: {0:?} is not a valid label key")]
     Key(String),
-    /// A key, and a value for which [`is_label_value`] is false.
+    /// A label value is invalid by [`is_label_value`]. Holds the key and the value.
     #[error("selector: {1:?} is not a valid label value for {0:?}")]
     Value(String, String),
 }
@@ -76,7 +76,7 @@ impl Selector {
         compile(value).unwrap_or_else(Self::invalid)
     }
 
-    /// Compiles a selector that supports only equality (`ReplicationController`). Without labels, it matches nothing.
+    /// Compiles the selector of a `ReplicationController`, which supports only equality. An empty map selects nothing.
     pub fn from_map(labels: Labels) -> Self {
         if labels.is_empty() {
             return Self::default();
@@ -99,12 +99,12 @@ impl Selector {
         self.problem().map_or(Ok(self), |error| Err(error.clone()))
     }
 
-    /// Whether the object has no selector.
+    /// True if the selector is missing or `null`.
     pub fn is_null(&self) -> bool {
         self.state == State::Null
     }
 
-    /// Whether the selector is valid and has no requirements, so that it selects everything.
+    /// True if the selector is valid and without requirements, and therefore selects everything.
     pub fn is_empty(&self) -> bool {
         self.state == State::Valid && self.labels.is_empty() && self.expressions.is_empty()
     }
@@ -114,8 +114,8 @@ impl Selector {
         self.state == State::Valid && labels.contains_all(&self.labels) && self.expressions_hold(labels)
     }
 
-    /// Whether all expressions are met. Evaluates either all expressions, or only those on the keys of `labels`, whichever are
-    /// fewer: a user could otherwise make each event slow with many expressions.
+    /// Whether `labels` meet all expressions. If there are more expressions than labels, evaluates only the expressions on keys
+    /// of `labels`. A user could otherwise slow down the handling of each event with many expressions.
     fn expressions_hold(&self, labels: &Labels) -> bool {
         if self.expressions.len() <= labels.as_slice().len() {
             return self.expressions.iter().all(|requirement| requirement.admits(labels.get(&requirement.key)));
@@ -140,9 +140,9 @@ impl Selector {
         })
     }
 
-    /// Whether a selector that is not empty selects `labels`, which must not be empty either.
+    /// Whether the selector selects `labels`. False if the selector is empty or there are no labels.
     ///
-    /// With this function, a controller finds the objects that might adopt an orphan.
+    /// Controllers find the objects that might adopt an orphan with this function.
     pub fn matches_orphan(&self, labels: &Labels) -> bool {
         !labels.is_empty() && !self.is_empty() && self.matches(labels)
     }
@@ -171,7 +171,7 @@ impl Operator {
 }
 
 impl Requirement {
-    /// Whether objects with this value of the key are selected. `None` means that an object does not have the key.
+    /// Whether an object with this value of the key meets the requirement. `None` means that the object does not have the key.
     fn admits(&self, value: Option<&str>) -> bool {
         let is_listed = |value| self.values.binary_search_by(|listed| listed.as_str().cmp(value)).is_ok();
         match self.operator {

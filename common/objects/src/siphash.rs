@@ -14,7 +14,7 @@ impl SipHash {
         Self(SipHasher24::new_with_keys(low, high))
     }
 
-    /// Adds bytes to the digest.
+    /// Appends bytes to the input of the digest.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }

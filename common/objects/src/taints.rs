@@ -33,7 +33,7 @@ pub struct Taint {
 }
 
 impl Taint {
-    /// Whether both taints have the same key and effect, which identify a taint of a node. Values are not compared.
+    /// Whether this taint and `other` have the same key and effect, which identify a taint of a node. Values are not compared.
     pub fn matches(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
     }
@@ -75,12 +75,12 @@ impl Toleration {
     }
 }
 
-/// The tolerations of a Pod, in order. Equal lists are shared between Pods. A handle has the size of one pointer.
+/// The tolerations of a Pod, in order. Pods share equal lists. `Tolerations` has the size of one pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tolerations(Option<Arc<Box<[Toleration]>>>);
 
-/// Recently read lists. A new list replaces the least recently read list of its bucket. Therefore no user can prevent other users'
-/// lists from being shared, and the cost of reading a list does not depend on the number of lists.
+/// Recently read lists. A new list replaces the least recently read list of its bucket. Therefore no user can prevent the lists
+/// of other users from being shared, and the cost of reading a list does not depend on the number of lists.
 struct Recent {
     buckets: Box<[Bucket]>,
     seed: Seeded,
@@ -89,7 +89,7 @@ struct Recent {
 /// Lists of one bucket, most recently read first.
 type Bucket = SmallVec<[Arc<Box<[Toleration]>>; WAYS]>;
 
-/// Number of buckets.
+/// Number of buckets. With [`WAYS`], at most 1024 lists are shared.
 const BUCKETS: usize = 256;
 /// Maximum number of lists in a bucket.
 const WAYS: usize = 4;

@@ -15,7 +15,7 @@ use crate::{
     meta::Annotations,
 };
 
-/// Label that distinguishes the `ReplicaSets` of one Deployment and their Pods. Ignored when templates are compared.
+/// Label that distinguishes the `ReplicaSets` of one Deployment and their Pods. The comparison of templates ignores it.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// A Pod template as the server sent it, with a digest of its meaning.
@@ -68,7 +68,7 @@ impl Template {
         self.digest
     }
 
-    /// Returns the text; `None` if the template was missing.
+    /// Returns the text as the server sent it; `None` if the template was missing.
     pub fn raw(&self) -> Option<&Raw> {
         self.raw.as_ref()
     }
@@ -101,7 +101,7 @@ impl Template {
         list.into_iter().flatten().filter_map(|name| Some(Text::new(name.as_str()?))).collect()
     }
 
-    /// Returns `spec` of the template as raw JSON.
+    /// Returns `spec` of the template as raw JSON; `None` if it is absent or the template has a [`Template::problem`].
     pub fn spec(&self) -> Option<Raw> {
         serde_json::from_str(self.parts().spec?.get()).ok()
     }
@@ -128,14 +128,14 @@ impl Template {
         metadata.unwrap_or_default()
     }
 
-    /// Splits the text into its raw parts. Both are `None` if the template has a [`Template::problem`].
+    /// Splits the text into raw `metadata` and `spec`. Returns `None` for each if the template has a [`Template::problem`].
     fn parts(&self) -> Parts<'_> {
         let raw = self.raw.as_ref().filter(|_| self.problem.is_none());
         raw.and_then(|raw| serde_json::from_str(raw.text()).ok()).unwrap_or_default()
     }
 }
 
-/// A missing template.
+/// Creates the template of an object without one. It has a [`Template::problem`].
 impl Default for Template {
     fn default() -> Self {
         let problem = Some(Arc::from("Pod template is missing"));
@@ -163,7 +163,7 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-/// Raw parts of a template's text.
+/// The undecoded `metadata` and `spec` of a template.
 #[derive(Default, Deserialize)]
 struct Parts<'a> {
     #[serde(borrow)]
@@ -172,7 +172,7 @@ struct Parts<'a> {
     spec: Option<&'a RawValue>,
 }
 
-/// Returns the digest and the labels of a template's text, or its problem.
+/// Returns the digest and the labels of a template, or the reason why `text` is not a valid template.
 fn read(text: &str) -> Result<(u128, Labels), String> {
     #[derive(Default, Deserialize)]
     struct Metadata {

@@ -69,7 +69,7 @@ impl Clock {
         Instant::now()
     }
 
-    /// Returns how long in total the machine has been suspended since it started. Monotonic time excludes suspensions.
+    /// Returns how long the machine has been suspended in total since it started. Monotonic time excludes suspensions.
     ///
     /// If a hypervisor stops a virtual machine without notifying its kernel, that time is not included.
     pub fn suspended(&self) -> Duration {
@@ -77,7 +77,7 @@ impl Clock {
             #[cfg(target_os = "linux")]
             Wall::System => {
                 use rustix::time::{ClockId, clock_gettime};
-                // In this order, a delay between the two readings makes the result larger, which only ends a Lease early.
+                // The monotonic clock comes first, because a delay between the readings then only ends a Lease early.
                 let [running, all] = [ClockId::Monotonic, ClockId::Boottime].map(|id| {
                     let time = clock_gettime(id);
                     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))

@@ -50,13 +50,13 @@ pub fn exponential_buckets(start: f64, factor: f64, count: usize) -> impl Iterat
 /// How stable a metric's name and labels are. The help text begins with the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// May change at any time.
+    /// Name and labels may change at any time.
     Alpha,
-    /// Changes only after prior notice.
+    /// Name and labels change only after prior notice.
     Beta,
-    /// Does not change.
+    /// Name and labels do not change.
     Stable,
-    /// No prefix, for metrics that are not Kubernetes' own (`process_*`).
+    /// Unspecified: the help text has no prefix. For metrics that are not Kubernetes' own (`process_*`).
     Unstated,
 }
 
@@ -76,11 +76,11 @@ impl Stability {
 pub struct Description {
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// How far clients can rely on the name and the labels.
+    /// Level of the metric, which tells clients how far they can rely on name and labels.
     pub stability: Stability,
     /// The help text, without the stability in front of it.
     pub help: String,
-    /// The names of the labels.
+    /// The names of the labels, in the order in which callers pass the values.
     pub labels: &'static [&'static str],
 }
 
@@ -121,7 +121,7 @@ impl Metrics {
         Self { inner: Arc::new(Inner { limits, ..Inner::default() }) }
     }
 
-    /// Returns an empty registry that adds a description of each registered metric to `catalogue`.
+    /// Creates an empty registry that adds a description of each registered metric to `catalogue`.
     pub fn described_in(catalogue: Catalogue) -> Self {
         Self { inner: Arc::new(Inner { catalogue: Some(catalogue), ..Inner::default() }) }
     }
@@ -178,7 +178,7 @@ impl Metrics {
         }
         if families.insert(name, Box::new(made.clone())).is_none() {
             let base = match M::TYPE {
-                // The encoder always appends `_total`; `text` removes the suffix again where upstream's name has none.
+                // The encoder always appends `_total`. The module `text` removes it where upstream's name lacks it.
                 MetricType::Counter => name.strip_suffix("_total").unwrap_or(name),
                 _ => name,
             };
@@ -187,7 +187,7 @@ impl Metrics {
         made
     }
 
-    /// Registers a function that runs before every scrape and sets gauges that are not kept up to date in between.
+    /// Registers a function that runs before every scrape. It sets gauges that are not kept up to date between scrapes.
     pub fn before_scrape(&self, probe: impl Fn() + Send + Sync + 'static) {
         self.inner.probes.lock().push(Box::new(probe));
     }

@@ -31,8 +31,8 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// Number of requests in flight from which the thread sleeps between answers. A group of that size keeps the server busy for longer
-/// than [`ANSWER_PERIOD`], and no single answer starts the next request.
+/// Number of requests in flight from which on the thread sleeps between answers. So many requests keep the server busy for
+/// longer than [`ANSWER_PERIOD`], and no single answer starts the next request.
 const MANY_REQUESTS: usize = 8;
 /// Longest sleep between the answers of many requests.
 const ANSWER_PERIOD: Duration = Duration::from_millis(4);
@@ -46,7 +46,7 @@ struct State {
     period: Duration,
     /// Number of [`Work`] guards that exist.
     works: AtomicUsize,
-    /// Number of requests in flight.
+    /// Number of [`InFlight`] guards that exist.
     requests: AtomicUsize,
     /// Whether work of this process has begun or ended since the thread last waited.
     has_worked: AtomicBool,
@@ -56,7 +56,7 @@ struct State {
     timers: Mutex<Vec<Timer>>,
 }
 
-/// The time at which the first key of a queue is due. Clones share it.
+/// The time at which the first key of a queue is due. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct Timer(Arc<Mutex<Option<Instant>>>);
 
@@ -67,7 +67,7 @@ impl Timer {
     }
 }
 
-/// Guard for a request in flight.
+/// Counts a request as in flight until it is dropped. Created by [`Pace::request`].
 #[derive(Debug)]
 #[must_use]
 pub struct InFlight(Pace);
@@ -101,7 +101,7 @@ impl Pace {
         Self((!period.is_zero()).then(|| Arc::new(state)))
     }
 
-    /// Whether the thread ever sleeps.
+    /// Whether the thread ever sleeps, which requires a period above zero.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -123,14 +123,14 @@ impl Pace {
         InFlight(self.clone())
     }
 
-    /// Records that a watch has received something.
+    /// Records that a watch has received data since the thread last waited.
     pub fn received(&self) {
         if let Some(state) = &self.0 {
             state.has_received.store(true, Relaxed);
         }
     }
 
-    /// Creates the timer of a queue.
+    /// Creates the timer of a queue. Until it is set, it does not limit the sleep.
     pub fn timer(&self) -> Timer {
         let timer = Timer::default();
         if let Some(state) = &self.0 {

@@ -8,7 +8,7 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Exit code of a process that ends because of a panic.
+/// Exit code of a process that ends because of a panic. Go programs use the same code.
 pub const EXIT_CODE: i32 = 2;
 
 /// Marks a future whose panics the caller catches, so that the process survives them.
@@ -20,7 +20,7 @@ pub fn guard<F: Future>(future: F) -> impl Future<Output = F::Output> + Unpin {
     })
 }
 
-/// Restores the previous mark at the end of a poll, also when the poll panics.
+/// Restores the previous value of `GUARDED` at the end of a poll, also when the poll panics.
 struct Mark(bool);
 
 impl Drop for Mark {

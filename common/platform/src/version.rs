@@ -1,25 +1,25 @@
-//! Version of this build, in the form that Kubernetes' `/version` uses.
+//! The version of this build, in the form that Kubernetes' `/version` uses.
 
 use std::{env::consts, sync::OnceLock};
 
 /// The implemented Kubernetes release, and the commit of this build.
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
-    /// `1`
+    /// Major version of Kubernetes, for example `1`.
     pub major: &'static str,
-    /// `36`
+    /// Minor version of Kubernetes, for example `36`.
     pub minor: &'static str,
-    /// `1.36`
+    /// Major and minor version of Kubernetes, for example `1.36`.
     pub minor_version: &'static str,
-    /// `1.35`
+    /// The minor version before [`Version::minor_version`], for example `1.35`.
     pub previous_minor_version: &'static str,
-    /// `v1.36.2`
+    /// Release of Kubernetes in the form of its Git tag, for example `v1.36.2`.
     pub git_version: &'static str,
     /// Commit of this build from `NONET_COMMIT`; `unknown` if the variable was not set at build time.
     pub commit: &'static str,
 }
 
-/// The release whose behaviour this build implements.
+/// The Kubernetes release whose behaviour this build implements.
 pub const VERSION: Version = Version {
     major: "1",
     minor: "36",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The [`Sender`] was dropped, so the value cannot change any more.
+/// The error of a wait on a channel whose [`Sender`] was dropped, so that the value can no longer change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sender was dropped")]
 pub struct Gone;
@@ -81,12 +81,12 @@ impl<T> Sender<T> {
         });
     }
 
-    /// Locks the current value.
+    /// Locks and returns the current value.
     pub fn borrow(&self) -> MappedMutexGuard<'_, T> {
         self.0.borrow()
     }
 
-    /// Creates a receiver for changes from now on.
+    /// Creates a receiver that waits for changes after this call.
     pub fn subscribe(&self) -> Receiver<T> {
         let seen = self.0.state.lock().version;
         Receiver { shared: Arc::clone(&self.0), seen }
@@ -107,12 +107,12 @@ impl<T> Clone for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Locks the current value without marking it as seen.
+    /// Locks and returns the current value without marking it as seen.
     pub fn borrow(&self) -> MappedMutexGuard<'_, T> {
         self.shared.borrow()
     }
 
-    /// Locks the current value and marks it as seen.
+    /// Locks and returns the current value, and marks it as seen.
     pub fn borrow_and_update(&mut self) -> MappedMutexGuard<'_, T> {
         let state = self.shared.state.lock();
         self.seen = state.version;

@@ -1,12 +1,12 @@
 //! The `main` function of every controller.
 //!
 //! [`main`] reads the command line, sets up logging, the HTTP server and the API client, and runs the control loops behind leader
-//! election until a signal stops the process. [`assemble`] runs the same loops without a process, over any client and any clock.
+//! election until a signal stops the process. [`assemble`] starts the same loops, for tests too, with any client and any clock.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
 //! | 0 | stopped by a signal, or to hand the Lease to a new version; all work is finished and the Lease is released |
-//! | 1 | the Lease was lost or could not be released, the shutdown timed out, or a second signal ended it |
+//! | 1 | the Lease was lost or could not be released, the shutdown timed out, or a second signal ended the shutdown |
 //! | 2 | the process could not start (command line, kubeconfig, certificate, port), or it panicked |
 
 mod assembly;
@@ -47,22 +47,22 @@ pub struct Definition {
     pub gates: &'static [FeatureGate],
     /// Values that `--tune` changes, in addition to the values that every program has.
     pub tunes: &'static [Tune],
-    /// Values that have a flag of their own upstream and here, read by [`crate::settings::Settings::duration`] and its siblings.
+    /// Flags with one value, such as `--node-monitor-period`; see [`crate::settings::Settings::duration`] and similar methods.
     pub flags: &'static [Tune],
 }
 
 impl Definition {
-    /// Feature gates of the loops and of the common code.
+    /// Returns the feature gates of the loops and of the common code.
     pub fn all_gates(&self) -> Vec<FeatureGate> {
         [self.gates, &[WATCH_LIST_CLIENT]].concat()
     }
 
-    /// Values that `--tune` changes in the loops and in the common code.
+    /// Returns the values that `--tune` changes in the loops and in the common code.
     pub fn all_tunes(&self) -> Vec<Tune> {
         [self.tunes, &[SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]].concat()
     }
 
-    /// Values of the loops and of the common code that have a flag of their own.
+    /// Returns the flags with one value, of the loops and of the common code.
     fn all_flags(&self) -> impl Iterator<Item = &Tune> {
         self.flags.iter().chain([&MIN_RESYNC_PERIOD])
     }
@@ -97,7 +97,7 @@ pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = St
         Err(error) => return refuse(definition, &format!("cannot start: {error}")),
     };
     let ended = runtime.block_on(process::run(definition, *options, clock, pace, log));
-    // Tasks that still run cannot write any more, because the gate is closed.
+    // Tasks that still run cannot write to the API server, because the gate is closed.
     runtime.shutdown_background();
     ended.unwrap_or_else(|error| refuse(definition, &error.to_string()))
 }
@@ -111,7 +111,7 @@ fn refuse(definition: &Definition, error: &str) -> ExitCode {
 
 fn print(text: &str) {
     use std::io::Write as _;
-    // A reader that closes the pipe early is no error.
+    // An error is ignored, because the reader of stdout may close the pipe early.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

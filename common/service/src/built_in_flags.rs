@@ -1,4 +1,4 @@
-//! Reads the command line of kube-controller-manager, and with it the control loops that it switches on.
+//! Finds out from a command line of kube-controller-manager which control loops are switched on.
 
 use crate::names;
 
@@ -9,7 +9,7 @@ pub struct Controllers(pub(crate) Vec<Entry>);
 /// One item of `--controllers`, such as `*` or `-job-controller`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Whether the entry switches the loop on; `false` behind a leading `-`.
+    /// Whether the entry switches the loop on; `false` if the entry begins with `-`.
     pub(crate) is_on: bool,
     /// Canonical name of the loop, or `*` for all loops.
     pub(crate) name: String,
@@ -23,7 +23,7 @@ impl Default for Controllers {
 }
 
 impl Controllers {
-    /// Reads a value of the flag, and replaces older names of loops by their canonical names.
+    /// Parses a value of `--controllers`, and replaces aliases of loops by their canonical names.
     pub fn parse(value: &str) -> Self {
         let entry = |text: &str| {
             let (is_on, name) = text.strip_prefix('-').map_or((true, text), |name| (false, name));
@@ -39,8 +39,8 @@ impl Controllers {
         if values.is_empty() { Self::default() } else { Self::parse(&values.join(",")) }
     }
 
-    /// Whether the flag switches on the loop with this canonical name. The loop has to be one that is on by default. The first
-    /// entry that names the loop decides; without such an entry, `*` does.
+    /// Whether `--controllers` switches on the loop with this canonical name, which must be a loop that is on by default. The
+    /// first entry that names the loop decides; without such an entry, `*` does.
     ///
     /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`.
     pub fn contains(&self, name: &str) -> bool {
@@ -49,7 +49,7 @@ impl Controllers {
     }
 }
 
-/// Returns all values of a flag on a command line, in their order. Arguments with white space, as of a shell, are split first.
+/// Returns all values of a flag on a command line, in their order. The words of an argument, as of `sh -c`, are separated.
 pub fn flag(command_line: &[String], name: &str) -> Vec<String> {
     let mut words =
         command_line.iter().flat_map(|word| word.split_whitespace()).map(|word| word.replace(['"', '\''], ""));

@@ -1,7 +1,7 @@
-//! The process around the controllers: flags, logging, the HTTP server for metrics and diagnostics, the watch for second writers,
-//! and everything from start to drain.
+//! The process around the controllers: flags, logging, the HTTP server for metrics and diagnostics, the watch for second
+//! writers, and the life cycle from the start to the shutdown.
 
-/// Allocator of statically linked binaries. With musl's own allocator, an allocation takes three times as long.
+/// Allocator of statically linked binaries, because an allocation takes three times as long with musl's own allocator.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

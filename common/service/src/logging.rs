@@ -70,19 +70,19 @@ impl Handle {
         Self { verbosity: Arc::default() }
     }
 
-    /// Returns the current verbosity.
+    /// Returns the verbosity of files that `--vmodule` does not name, from 0 (least) to 10 (most).
     pub fn verbosity(&self) -> u8 {
         self.verbosity.load(Ordering::Relaxed)
     }
 
-    /// Sets the verbosity from the next event on. Files that `--vmodule` names keep theirs.
+    /// Sets the verbosity from the next event on. Files that `--vmodule` names keep their own verbosity.
     pub fn set_verbosity(&self, verbosity: u8) {
         self.verbosity.store(verbosity, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
     }
 }
 
-/// Installs the log to stderr for the whole process. If a subscriber is already installed, it stays.
+/// Installs the log to stderr for the whole process. A subscriber that is already installed stays instead.
 pub fn init(settings: Settings) -> Handle {
     let (log, handle) = Log::new(
         settings,
@@ -96,13 +96,13 @@ pub fn init(settings: Settings) -> Handle {
     handle
 }
 
-/// Receives finished lines, each with its line break.
+/// Function that receives each finished line, with its line break.
 type Sink = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Layer that writes events as lines to a sink.
 struct Log {
     settings: Settings,
-    /// Current verbosity. It replaces the verbosity in `settings`, which is the first value.
+    /// Current verbosity. The verbosity in `settings` is only the first value.
     handle: Handle,
     clock: Clock,
     sink: Sink,
@@ -114,7 +114,7 @@ impl Log {
         (Self { settings, handle: handle.clone(), clock, sink }, handle)
     }
 
-    /// Returns the limit for events of a source file: the first pattern that matches, otherwise the general verbosity.
+    /// Returns the limit for a source file: from the first pattern of `--vmodule` that matches, else the general verbosity.
     fn verbosity(&self, metadata: &Metadata<'_>) -> u8 {
         let stem = metadata.file().map_or("", stem);
         let module = self.settings.modules.iter().find(|(pattern, _)| matches(pattern, stem));
@@ -165,7 +165,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
         let least = match *metadata.level() {
             _ if foreign(metadata.target()) => default_verbosity(metadata),
             Level::ERROR | Level::WARN | Level::INFO => 0,
-            // The field `v` may be smaller than the default of the level, and is not known yet.
+            // The field `v` is not known yet, and may be smaller than the default of the level.
             Level::DEBUG => 1,
             Level::TRACE => 5,
         };
@@ -226,7 +226,7 @@ mod tests {
     use jiff::Timestamp;
     use parking_lot::Mutex;
 
-    /// Runs `body` under a log and returns the lines.
+    /// Runs `body` with a log under `settings`, and returns the text of the log.
     fn logged(settings: Settings, body: impl FnOnce(&Handle)) -> String {
         let clock = Clock::simulated("2026-01-02T03:04:05.123456Z".parse::<Timestamp>().unwrap(), 0);
         let written = Arc::new(Mutex::new(String::new()));

@@ -58,7 +58,7 @@ pub(super) const CONTROLLERS: &[(&str, &str)] = &[
     ("selinux-warning-controller", ""),
 ];
 
-/// Returns the canonical name for a name or an alias.
+/// Returns the canonical name of a controller by its name or alias; `None` for an unknown name.
 pub(crate) fn canonical(name: &str) -> Option<&'static str> {
     CONTROLLERS
         .iter()
@@ -82,8 +82,8 @@ pub(super) const NEEDS: &[(&str, &str)] = &[("WorkloadWithJob", "GenericWorkload
 
 /// Gates of upstream's common code that are fixed here, with their values.
 ///
-/// A Lease is always released. Caches are replaced as a whole, know their version, and deliver changes in order. Logs are
-/// contextual and may be JSON.
+/// The values describe the common code of this project: a Lease is always released. Caches are replaced as a whole, know their
+/// version, and deliver changes in order. Logs are contextual and may be JSON.
 const FIXED: &[(&str, bool)] = &[
     ("AtomicFIFO", true),
     ("ClientsAllowCBOR", false),
@@ -109,7 +109,7 @@ pub(super) fn fixed(gate: &str) -> Option<bool> {
     FIXED.iter().find(|(name, _)| *name == gate).map(|(_, position)| *position)
 }
 
-/// Returns the stage of a gate for the label of `kubernetes_feature_enabled`. It is empty if the gate is locked.
+/// Returns the value of the label `stage` of the metric `kubernetes_feature_enabled`; empty if the gate is locked.
 pub(super) fn stage(name: &str, locked: bool) -> &'static str {
     if locked {
         ""

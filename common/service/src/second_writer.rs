@@ -1,18 +1,18 @@
-//! Detects a second writer of the objects of this process.
+//! Detects a second writer: another process that runs the same control loops on the same objects.
 //!
 //! Two writers of the same objects undo each other's work. Nonet and kube-controller-manager use different Leases. They use the
-//! same field manager on purpose, so that a hand-over leaves no second owner of a field. The leader of each controller looks for:
+//! same field manager on purpose, so that a hand-over leaves no second owner of a field. Each leader looks for this evidence:
 //!
 //! | evidence | meaning | cost |
 //! | --- | --- | --- |
-//! | `writes` | writes that only the loop makes, with its field manager, and not by this process | a few watch events are parsed twice every 15 s |
-//! | `events` | Events with the loop's component and field manager, not sent by this process | a watch of 30 s in each period |
+//! | `writes` | writes that only the loop makes, not sent by this process | a few watch events are parsed twice every 15 s |
+//! | `events` | Events with the loop's component and field manager, not sent by this process | a 30 s watch in each period |
 //! | `arguments` | Pods of kube-controller-manager whose `--controllers` switches the loop on | one list in each period |
-//! | `lease` | a renewed Lease of kube-controller-manager, without a Pod that shows its loops | one read in each period |
+//! | `lease` | a renewed Lease of kube-controller-manager, while no Pod shows its loops | one read in each period |
 //!
-//! The evidence `lease` alone proves nothing, since kube-controller-manager runs its other loops after every hand-over. All
-//! other evidence is reported by the gauge `nonet_second_writer`, by an Event on the Lease and in the log. An operator who
-//! expects a second writer for a time sets an annotation on the Lease.
+//! The evidence `lease` alone proves nothing, since kube-controller-manager runs its other loops after every hand-over: it only
+//! sets the gauge `nonet_second_writer`. All other evidence is also reported by an Event on the Lease and in the log. An
+//! annotation on the Lease states that a second writer is expected for a time.
 
 mod built_in;
 mod evidence;
@@ -48,10 +48,10 @@ pub const GONE: &str = "SecondWriterGone";
 
 /// How often the samples of watch events are judged and the gauges are set. Neither needs a request.
 const TICK: Duration = Duration::from_secs(15);
-/// Shortest time between two announcements of the same evidence.
+/// Shortest time between two announcements of the same evidence, in an Event and in the log.
 const ANNOUNCE_EVERY: Duration = Duration::from_hours(1);
 
-/// Looks for a second writer while this process leads.
+/// Task that looks for a second writer while this process leads.
 pub(crate) struct SecondWriterWatch {
     /// Client for the reads of this watch, with a user agent of its own.
     pub(crate) api: Api,
@@ -72,7 +72,7 @@ pub(crate) struct SecondWriterWatch {
 }
 
 impl SecondWriterWatch {
-    /// Starts the search a minute after each start of a term. Runs until the future is dropped.
+    /// Looks for a second writer from one minute after the start of each term of this leader. Runs until the future is dropped.
     pub(crate) async fn run(self, metrics: Metrics) {
         let findings = Mutex::new(Findings {
             metrics: SecondWriterMetrics::new(&metrics, self.loops.iter().map(|l| l.name).collect()),
@@ -183,7 +183,7 @@ impl SecondWriterWatch {
     }
 }
 
-/// Evidence found so far, and its reports.
+/// Evidence found so far, and the times of its announcements.
 struct Findings {
     metrics: SecondWriterMetrics,
     evidences: Evidences,
@@ -194,7 +194,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// Whether the evidence was not announced within the last hour. If so, records the announcement.
+    /// True if the evidence was last announced an hour ago or earlier, or never. If true, records an announcement.
     fn is_to_be_announced(&mut self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
         let last = self.announced.get(&(loop_index, evidence));
         let is_due = last.is_none_or(|at| now.saturating_duration_since(*at) >= ANNOUNCE_EVERY);

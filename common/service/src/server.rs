@@ -3,12 +3,12 @@
 //! | path | content |
 //! | --- | --- |
 //! | `/healthz`, `/livez` | whether the process is healthy; `?verbose`, `?exclude=<check>` |
-//! | `/readyz` | whether the process could lead now: API server reached, caches full and up to date; the reasons only for callers with the right to read this path |
+//! | `/readyz` | whether the process could lead now: API server reached, caches full; reasons only with the right to this path |
 //! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` if the client accepts it; DELETE on the latter resets it |
 //! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or plain text with `?format=text` |
 //! | `/debug/flags/v` | the log's verbosity; `PUT` changes it |
 //!
-//! The server listens with TLS and the checks of [`access`], and optionally on a loopback address with neither.
+//! The server listens with TLS and the checks of [`access`], and optionally on a loopback address without TLS and checks.
 
 mod access;
 mod admission;
@@ -43,11 +43,11 @@ pub use access::{Access, ReviewOptions};
 pub use health::Health;
 pub use tls::{Certificate, Pair, Tls, offered};
 
-/// Concurrent requests on one HTTP/2 connection, by default.
+/// Default limit of concurrent requests on one HTTP/2 connection.
 const STREAMS: u32 = 16;
 /// Length of the queue of connections that wait to be accepted. Upstream uses Go's default, the limit of the system.
 const BACKLOG: u32 = 1024;
-/// Largest body of a request, in bytes.
+/// Largest accepted body of a request, in bytes.
 const BODY: usize = 4096;
 
 /// Registers the metrics of `/metrics/slis`, the results of health checks.
@@ -86,7 +86,7 @@ pub enum Error {
     Certificate(String),
 }
 
-/// State behind the handlers: metrics, checks and loops. Cheap to clone; checks and loops are added during the start.
+/// State of the HTTP handlers: metrics, checks and loops. Cheap to clone. Checks and loops are added during the start.
 #[derive(Clone)]
 pub struct State {
     inner: Arc<Inner>,
@@ -116,12 +116,12 @@ impl State {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The checks behind `/healthz` and `/livez`.
+    /// Returns the checks behind `/healthz` and `/livez`.
     pub fn live(&self) -> &Health {
         &self.inner.live
     }
 
-    /// The checks behind `/readyz`.
+    /// Returns the checks behind `/readyz`.
     pub fn ready(&self) -> &Health {
         &self.inner.ready
     }
@@ -149,7 +149,7 @@ impl State {
         let ready = |extract::State(state): extract::State<Self>,
                      reasons: Option<Extension<Reasons>>,
                      RawQuery(query): RawQuery| async move {
-            // A guard sets this extension. Without a guard, only callers on this host can connect.
+            // `access::guard` sets this extension. Without the guard, every caller may read everything.
             let reasons = reasons.map_or(Reasons::Told, |Extension(reasons)| reasons);
             state.inner.ready.answer(query.as_deref(), reasons)
         };
@@ -182,7 +182,7 @@ impl State {
     }
 }
 
-/// Returns the header `Accept`; empty if it is missing or no text.
+/// Returns the value of the header `Accept`; empty if the header is missing or not text.
 fn accept(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Plans the Job of the run that is due.
+//! Plans the creation of the Job of the due run.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Plans the Job of the run that is due, unless the policy, the deadline or the spec prevents it, and the time of the next sync.
+/// Plans the time of the next sync, and the Job of the due run if the policy, the deadline and the spec allow the Job.
 pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
     let (cron, now) = (&*snapshot.cron, snapshot.now);
     let spec = &cron.spec;
@@ -43,7 +43,7 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
             return stop(plan, "UnparseableSchedule", message);
         }
     };
-    // Unrecorded runs that were found are recorded by this plan, so the next run is searched after them.
+    // `plan.status` already includes the unrecorded runs that were found, so the search begins after them.
     let anchor = plan.status.last_schedule_time.map(due::Anchor::LastRun).or_else(|| anchor(cron));
     let Some(anchor) = anchor else {
         return plan.waiting.push("metadata.creationTimestamp is missing".to_owned());
@@ -78,7 +78,7 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         }
         Concurrency::Replace => {
             let known = || snapshot.jobs.iter().chain(snapshot.answers.values().flatten());
-            // Each Job leaves the status after its deletion.
+            // When a step has deleted its Job, `act` removes the Job from the status.
             let active = plan.status.active.iter();
             plan.steps.extend(active.map(|reference| Step::Delete {
                 name: reference.name.clone(),
@@ -95,7 +95,7 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
     }
 }
 
-/// Returns the time until the next firing; used while live reads are still needed. `None` if no Job would be created.
+/// Returns the time until the next firing, for a plan that only reads live; `None` if the firing will create no Job.
 pub(super) fn delay_to_next_firing(snapshot: &Snapshot) -> Option<Duration> {
     let cron = &*snapshot.cron;
     if cron.metadata.is_deleting() || cron.spec.suspend {
@@ -109,14 +109,14 @@ fn delay(until: Timestamp, now: Timestamp) -> Option<Duration> {
     Duration::try_from(until.duration_since(now)).ok()
 }
 
-/// Plans a Warning Event about a spec that prevents the creation of Jobs until it changes.
+/// Plans a Warning Event about a spec that must be changed before a Job can be created.
 fn stop(plan: &mut Plan, reason: &'static str, message: String) {
     let event = Event::warning(reason, message);
     plan.waiting.push(event.message.clone());
     plan.steps.push(Step::Emit(event));
 }
 
-/// Parses the schedule in the time zone of the spec.
+/// Parses the schedule in the time zone of the spec, unless the schedule itself names a time zone.
 pub fn effective_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
     match &spec.time_zone {
         Some(zone) if !spec.schedule.contains("TZ") => Schedule::parse(&format!("TZ={zone} {}", spec.schedule)),
@@ -124,9 +124,9 @@ pub fn effective_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
     }
 }
 
-/// Parses the schedule that enqueues a CronJob after a change of its schedule or time zone.
+/// Parses the schedule after a change of the schedule or the time zone, to find the time of the next sync.
 ///
-/// An unknown time zone is ignored here, because the sync reports it.
+/// Ignores an unknown time zone, because the sync reports it.
 pub fn changed_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
     match spec.time_zone.as_deref().map(Zone::named) {
         Some(Err(_)) => Schedule::parse(&spec.schedule),
@@ -155,7 +155,7 @@ fn job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&Zone>) -> 
     Ok(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"].take()}))
 }
 
-/// Formats a time in RFC 3339 with the offset of `zone`, or of UTC if that is `None`.
+/// Formats a time in RFC 3339 with the offset of `zone`, or in UTC without a zone.
 pub(super) fn wall_time(at: Timestamp, zone: Option<&Zone>) -> String {
     zone.unwrap_or(&Zone::UTC).rfc3339(at)
 }

@@ -17,7 +17,7 @@ pub(super) fn surplus(snapshot: &Snapshot) -> Vec<&Job> {
     let limits = [(End::Complete, spec.successful_jobs_history_limit), (End::Failed, spec.failed_jobs_history_limit)];
     let mut surplus = Vec::new();
     for (end, limit) in limits {
-        // API validation refuses negative limits. Without a valid limit nothing is deleted.
+        // API validation refuses negative limits. Without a valid limit, no Job is deleted.
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
         // The Job of an unrecorded run is kept, because it prevents a second start of the run.
         let counts = |job: &&Arc<Job>| {
@@ -35,7 +35,7 @@ pub(super) fn surplus(snapshot: &Snapshot) -> Vec<&Job> {
     surplus
 }
 
-/// Plans the deletion of a Job. If it is refused, the Job only leaves `status.active`, with the Event of a finished Job.
+/// Plans the deletion of a finished Job. If the deletion is refused and `is_active`, the Event of the finished Job is recorded.
 pub(super) fn delete(job: &Job, is_active: bool) -> Step {
     Step::Delete {
         name: Text::new(&job.metadata.name),

@@ -1,4 +1,4 @@
-//! Updates the status: active Jobs, and the times of the last run and the last success.
+//! Plans the new status: the active Jobs, and the times of the last run and the last success.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ const MAX_LOOKUPS: usize = 100;
 
 /// Updates the planned status to match the existing Jobs.
 ///
-/// `active` are the UIDs that the status lists as active; `surplus` are the UIDs of the Jobs that this plan deletes. Adds a
-/// live read to the plan for each question that the caches cannot answer. Returns whether no such question is left.
+/// `active` has the UIDs of the Jobs that the status lists; `surplus` has the UIDs of the Jobs that this plan deletes. Adds a
+/// live read to the plan where the caches do not suffice. Returns whether the state of every listed Job is known.
 pub(super) fn reconcile(
     plan: &mut Plan,
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! The relation between Jobs and runs.
+//! Maps runs to the names of Jobs, and Jobs to their runs.
 
 use common::object::Object as _;
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Returns the time after which the next run is searched; `None` without a last run and a creation time.
+/// Returns the time after which the next run is searched; `None` if there is neither a last run nor a creation time.
 pub fn anchor(cron: &CronJob) -> Option<Anchor> {
     match cron.status.last_schedule_time {
         Some(last) => Some(Anchor::LastRun(last)),
@@ -18,14 +18,14 @@ pub fn anchor(cron: &CronJob) -> Option<Anchor> {
     }
 }
 
-/// Returns the Job name of a run. It is derived from the minute of the run and prevents a second start.
+/// Returns the name of the Job of a run. The name contains the minute of the run, which prevents a second start of the run.
 pub(crate) fn job_name(cron: &str, run: Timestamp) -> String {
     format!("{cron}-{}", run.as_second() / 60)
 }
 
 /// Returns the scheduled time of a Job that this controller created but did not record, because of a crash or a failed write.
 ///
-/// Never returns a time for a manually created Job, regardless of its name.
+/// Returns `None` for every manually created Job, regardless of its name.
 pub(super) fn unrecorded_run(snapshot: &Snapshot, job: &Job) -> Option<Timestamp> {
     let cron = &snapshot.cron;
     let is_new = |run: &Timestamp| *run <= snapshot.now && anchor(cron).is_none_or(|anchor| *run > anchor.time());
@@ -33,9 +33,9 @@ pub(super) fn unrecorded_run(snapshot: &Snapshot, job: &Job) -> Option<Timestamp
     (*job.metadata.name == *job_name(&cron.metadata.name, run)).then_some(run)
 }
 
-/// Returns the run of an existing Job that has the name of the wanted run; `None` if the Job must not be recorded.
+/// Returns the run of an existing Job that has the name of the `wanted` run; `None` if the Job is not to be recorded.
 ///
-/// A Job of another owner, or a manually created Job, only takes the name. A Job in `status.active` is recorded already.
+/// A Job of another owner, or a manually created Job, only occupies the name. A Job in `status.active` is recorded already.
 pub fn existing_run(snapshot: &Snapshot, existing: &Job, wanted: Timestamp) -> Option<Timestamp> {
     let cron = &snapshot.cron;
     let is_owned = existing.metadata.controller().is_some_and(|owner| owner.uid == cron.metadata.uid);

@@ -18,7 +18,7 @@ use crate::{
     world::{at, by_hand, job, run, running, world},
 };
 
-/// Returns the deletions of the forecast, with their reasons.
+/// Returns the deletions that a sync of the snapshot requests, each with its reason.
 fn deletions(snapshot: &Snapshot) -> Vec<String> {
     Decision::<CronJobController>::with_forecast(snapshot, snapshot.now)
         .explain()
@@ -194,7 +194,7 @@ fn events(plan: &Plan) -> Vec<&str> {
     plan.steps.iter().filter_map(|s| if let Step::Emit(event) = s { Some(event.reason) } else { None }).collect()
 }
 
-/// Names of manually created Jobs. Some equal the names of runs: of the due one, of one before the creation, and of a future one.
+/// Names of manually created Jobs. Some equal the Job names of runs: the due run, a run before the creation, and a future run.
 const NAMES: &[&str] =
     &["tick-1", "tick-29538725", "tick-29538720", "tick-29539000", "tick-0", "tick-", "tick", "x-1", "manual"];
 
@@ -215,7 +215,7 @@ fn a_manually_created_job_never_changes_the_schedule() {
                     assert_eq!(plan.status.active, []);
                     assert_eq!(plan.status.last_schedule_time, None, "{name}");
                     assert_eq!(plan.requeue_after, without.requeue_after);
-                    // The only additional step is an Event about the manually created Job.
+                    // The only additional steps are Events about the manually created Job.
                     let added = plan.steps.len() - without.steps.len();
                     assert_eq!(events(&plan).len(), added);
                     assert!(plan.steps.ends_with(&without.steps), "{:?}", plan.steps);
@@ -225,8 +225,7 @@ fn a_manually_created_job_never_changes_the_schedule() {
     }
 }
 
-/// A Job without the scheduled-time annotation is not a run, even if another client than kubectl did not set the other
-/// annotation.
+/// The cases vary the name of a Job, its scheduled time, and the last recorded run of its CronJob.
 /// CRONJOB-50, CRONJOB-83.
 #[test]
 fn only_a_job_with_matching_name_and_time_after_the_last_run_is_recorded() {
@@ -337,7 +336,7 @@ fn long_messages_are_truncated() {
     assert!(event.message.len() <= 1024 && plan.waiting[0].len() <= 1024);
 }
 
-/// Extreme times and numbers, of which API servers refuse some.
+/// The cases are extreme times and numbers. API servers refuse some of them.
 /// CRONJOB-28.
 #[test]
 fn extreme_values_neither_panic_nor_start_a_run_twice() {
@@ -371,7 +370,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Manually created Jobs, some with the names of runs.
+    /// Generates up to three manually created Jobs, some with the Job names of runs.
     fn manual_jobs()(
         jobs in prop::collection::vec((
             prop_oneof![
@@ -390,7 +389,7 @@ prop_compose! {
     }
 }
 
-/// Simulates a year of a CronJob and returns its runs. Each Job finishes `takes` seconds after its start.
+/// Simulates a year of a CronJob and returns the times of its runs. Each Job finishes `takes` seconds after its start.
 fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) -> Vec<Timestamp> {
     let spec = json!({"schedule": schedule, "timeZone": zone, "concurrencyPolicy": policy,
         "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1});
@@ -439,14 +438,14 @@ fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) 
         Arc::make_mut(&mut snapshot.cron).status = status;
         let next = now + plan.requeue_after.unwrap();
         assert!(next > now, "the key comes back later than now");
-        // The end of a Job enqueues the key earlier.
+        // The completion of a Job enqueues the CronJob, too, possibly before the next firing.
         let ends = finishes.values().copied().filter(|at| *at > now).min();
         snapshot.now = ends.map_or(next, |ends| ends.min(next));
     }
     runs
 }
 
-/// Returns the firings of a year in order.
+/// Returns the firings in the 365 days after `start`, in order.
 fn firings(schedule: &str, zone: &str, start: Timestamp) -> Vec<Timestamp> {
     let schedule = Schedule::parse(&format!("TZ={zone} {schedule}")).unwrap();
     let end = start + jiff::SignedDuration::from_hours(365 * 24);
@@ -458,9 +457,9 @@ fn firings(schedule: &str, zone: &str, start: Timestamp) -> Vec<Timestamp> {
 fn each_firing_of_a_year_has_exactly_one_run() {
     let start = at("2026-01-01T00:00:30Z");
     for (schedule, zone, count) in [
-        // Every six hours of wall-clock time; one day has 23 hours and one has 25.
+        // The schedule fires every six hours of wall-clock time; one day has 23 hours and one day has 25.
         ("0 */6 * * *", "America/New_York", 1460),
-        // A time in the spring gap fires zero times, one in the autumn overlap fires twice.
+        // A wall-clock time in the spring gap does not fire, and a wall-clock time in the autumn overlap fires twice.
         ("30 2 * * *", "Europe/Berlin", 365),
         ("30 1 * * *", "America/New_York", 366),
         ("30 2 * * *", "America/New_York", 364),

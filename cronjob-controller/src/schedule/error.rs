@@ -1,4 +1,4 @@
-//! The error of parsing a schedule.
+//! The error of [`Schedule::parse`](super::Schedule::parse).
 
 /// Why a schedule cannot be parsed, in the words of upstream's parser.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

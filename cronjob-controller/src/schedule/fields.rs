@@ -1,7 +1,7 @@
-//! The wall-clock times that the five fields of a schedule allow, represented by the crate `cron`.
+//! The wall-clock times that the five fields of a schedule allow, in the form of rules of the crate `cron`.
 //!
-//! Each field arrives as a set of values and is formatted as a list of numbers, which means the same in every dialect. This
-//! module handles the three remaining differences:
+//! Each field arrives as a set of values and is formatted as a list of numbers, which means the same in every dialect. Three
+//! differences to the crate remain, and this module handles them:
 //!
 //! - A rule of the crate requires both day fields to match. If a schedule restricts both day fields, one match is enough, so the
 //!   schedule becomes two rules.
@@ -22,7 +22,7 @@ pub(super) struct Sets {
     pub(super) months: u64,
     /// Days of the week, counted from Sunday as 0.
     pub(super) days_of_week: u64,
-    /// Whether at least one day field is unrestricted, so that a date has to match both fields.
+    /// Whether at least one day field is unrestricted. A date then has to match both day fields.
     pub(super) any_day: bool,
 }
 
@@ -64,7 +64,7 @@ impl Fields {
         Ok(Self { rules })
     }
 
-    /// Returns whether no time is allowed, because a field is empty.
+    /// Returns whether a field is empty, so that no time is allowed.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -93,7 +93,7 @@ impl Fields {
     }
 }
 
-/// Formats the values of a set as a list, each with `offset` added.
+/// Formats the values of a set as a list of numbers, each with `offset` added.
 fn list(set: u64, offset: u32) -> String {
     let values: Vec<String> =
         (0..u64::BITS).filter(|value| set & (1 << value) != 0).map(|value| (value + offset).to_string()).collect();

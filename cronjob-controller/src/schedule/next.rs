@@ -1,24 +1,24 @@
 //! Computes the next instant at which fields in a time zone fire, as robfig/cron does.
 //!
-//! Without clock changes this is the next allowed wall-clock time. Around clock changes, the result depends on the search of
-//! robfig/cron, which steps through months, days, hours and minutes, by the calendar or by the clock, and restarts when a unit
-//! wraps. Times in a spring gap do not fire, and times in an autumn overlap fire twice. Around a missing midnight, or a clock
-//! change of half an hour, days are skipped or repeated. This module reproduces all of that.
+//! Without clock changes, this is the next allowed wall-clock time. Around clock changes, the result depends on the search of
+//! robfig/cron. That search steps through months, days, hours and minutes, by the calendar or by the clock, and restarts when a
+//! unit wraps. Times in a spring gap do not fire, and times in an autumn overlap fire twice. Around a missing midnight, or a
+//! clock change of half an hour, days are skipped or repeated. This module has the same results.
 
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike as _};
 
 use super::{fields::Fields, zone::Zone};
 
-/// Maximum number of calendar years that the search covers.
+/// Maximum number of calendar years that a search covers, as in robfig/cron.
 const HORIZON: i32 = 5;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
-/// The clocks of a zone never change twice within this time, in seconds, from 1970 on.
+/// Time in seconds within which the clocks of a zone never change twice, from 1970 on.
 pub(super) const BETWEEN_CHANGES: i64 = 5 * DAY;
-/// How far around a time, in seconds, clock changes affect the search for it.
+/// Margin in seconds before and after the range of a search: a clock change in the margin may affect the result.
 const MARGIN: i64 = 2 * DAY;
-/// Years in which a search can start and stay within the years that the crate `cron` supports.
+/// Years in which a search can start so that its result stays within the years that the crate `cron` supports.
 const YEARS: std::ops::Range<i32> = 1971..2095;
 
 /// An instant in Unix seconds, with the wall-clock time at that instant.
@@ -28,7 +28,7 @@ struct Moment {
     wall: NaiveDateTime,
 }
 
-/// Returns the first Unix second after `after` at which the fields fire; `None` if there is none within five years.
+/// Returns the first Unix second after `after` at which the fields fire; `None` without a firing within five years.
 pub(super) fn next(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
     if fields.is_empty() {
         return None;
@@ -41,20 +41,20 @@ pub(super) fn next(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
     }
 }
 
-/// Returns the next allowed wall-clock time as an instant, if no clock change is near the way to it.
+/// Returns the instant of the next allowed wall-clock time; `None` if a clock change nearby makes [`walk`] necessary.
 fn next_in_steady_time(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
     if !YEARS.contains(&start.wall.year()) {
         return None;
     }
     let wall = fields.next_wall(start.wall).filter(|wall| wall.year() <= start.wall.year() + HORIZON)?;
     let next = start.at + (wall - start.wall).num_seconds();
-    // If the month of the start is not allowed, the walk begins at the first day of that month.
+    // If the month of the start is not allowed, [`walk`] begins at the first day of that month.
     let first_day = if fields.allows_month(start.wall.month()) { start.wall.day() } else { 1 };
     let begin = start.at - i64::from(start.wall.day() - first_day) * DAY;
     clock.is_steady(begin - MARGIN, next + MARGIN).then_some(next)
 }
 
-/// Returns the result of [`walk`] without the shortcut.
+/// Searches only with [`walk`], and never with [`next_in_steady_time`].
 #[cfg(test)]
 pub(super) fn next_by_walk(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
     let clock = Clock(zone);
@@ -62,11 +62,11 @@ pub(super) fn next_by_walk(fields: &Fields, zone: &Zone, after: i64) -> Option<i
     if fields.is_empty() { None } else { walk(fields, &clock, start) }
 }
 
-/// The search of robfig/cron, step by step.
+/// Searches for the next firing step by step, as robfig/cron does.
 fn walk(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
     let mut t = start;
     let limit = t.wall.year() + HORIZON;
-    // Whether the search has left its start. From then on, each step lands at the beginning of its unit.
+    // Whether the search has left its start. After that, each step arrives at the beginning of its month, day, hour or minute.
     let mut touched = false;
     'wrap: loop {
         if t.wall.year() > limit {
@@ -142,7 +142,7 @@ impl Clock<'_> {
         Some(Moment { at, wall: DateTime::from_timestamp(shown, 0)?.naive_utc() })
     }
 
-    /// Returns the instant of a wall-clock time. For a time that does not exist, or exists twice, the result is that of Go.
+    /// Returns the instant of a wall-clock time. For a time that does not exist, or exists twice, the result equals Go's.
     fn date(&self, date: NaiveDate, time: NaiveTime) -> Option<Moment> {
         let utc = date.and_time(time).and_utc().timestamp();
         let at = match self.0.offset_at(utc)? {
@@ -152,7 +152,7 @@ impl Clock<'_> {
         self.at(at)
     }
 
-    /// Returns whether no clock change lies between two instants.
+    /// Returns whether the clocks of the zone keep the same offset between two instants.
     fn is_steady(&self, from: i64, to: i64) -> bool {
         let offset = self.0.offset_at(from);
         let mut at = from;

@@ -11,7 +11,7 @@ use super::{
     zone::Zone,
 };
 
-/// Range and names of one of the five fields.
+/// One of the five fields: the range of its values, and the names that stand for values.
 struct Field {
     least: u64,
     most: u64,
@@ -29,7 +29,7 @@ const MONTH: Field = Field {
 const DAY_OF_WEEK: Field = Field { least: 0, most: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 impl Schedule {
-    /// Parses a schedule.
+    /// Parses five fields, or a descriptor such as `@hourly` or `@every 5m`.
     ///
     /// A prefix `TZ=...` or `CRON_TZ=...` names the time zone; without a prefix, the zone of the process applies.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
@@ -95,7 +95,7 @@ fn descriptor(text: &str, zone: Option<Zone>) -> Result<Schedule, ParseError> {
     Ok(schedule)
 }
 
-/// Parses the duration of `@every`, rounded down to whole seconds and at least one.
+/// Parses the duration of `@every`. The interval is rounded down to whole seconds, and is at least one second.
 fn every(text: &str) -> Result<Schedule, String> {
     let (sign, unsigned) = text.split_at(usize::from(text.starts_with(['-', '+'])));
     let duration = duration::parse(unsigned).map_err(|_| duration_error(text, unsigned))?;
@@ -128,7 +128,7 @@ fn duration_error(text: &str, unsigned: &str) -> String {
 struct Allowed {
     /// Bit `n` is set if the value `n` is allowed.
     values: u64,
-    /// Whether the field is unrestricted.
+    /// Whether an item of the field is `*` or `?` without a step, so that the field counts as unrestricted.
     is_star: bool,
 }
 
@@ -142,7 +142,7 @@ fn field(text: &str, field: &Field) -> Result<Allowed, ParseError> {
     Ok(allowed)
 }
 
-/// Parses `low[-high][/step]`.
+/// Parses one item of a field: `low[-high][/step]`, where `*` or `?` stands for the whole range.
 fn range(item: &str, field: &Field) -> Result<Allowed, ParseError> {
     let parts: Vec<&str> = item.split('/').collect();
     let bounds: Vec<&str> = parts[0].split('-').collect();
@@ -161,7 +161,7 @@ fn range(item: &str, field: &Field) -> Result<Allowed, ParseError> {
         [_] => 1,
         [_, step] => {
             let step = number(step)?;
-            // `low/step` continues to the maximum.
+            // `low/step` continues to the maximum of the field.
             if bounds.len() == 1 {
                 high = field.most;
             }
@@ -187,7 +187,7 @@ fn range(item: &str, field: &Field) -> Result<Allowed, ParseError> {
     Ok(Allowed { values, is_star: everything && step == 1 })
 }
 
-/// Parses a number, or one of the names of a field.
+/// Parses a number, or a name such as `jan`.
 fn value(text: &str, names: &[&str]) -> Result<u64, ParseError> {
     if let Some(at) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
         // Months are counted from 1, days of the week from 0.

@@ -13,31 +13,31 @@ thread_local! {
     static LOOKUPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts a lookup of an offset; the cost of a search is measured by their number.
+/// Counts a call of `Zone::offset_at`. Tests measure the cost of a search by the number of these calls.
 pub(super) fn count_lookup() {
     LOOKUPS.set(LOOKUPS.get() + 1);
 }
 
-/// Returns the result of `work` and the number of its lookups.
+/// Runs `work`. Returns its result and the number of offset lookups that it made.
 fn lookups<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = LOOKUPS.get();
     let result = work();
     (result, LOOKUPS.get() - before)
 }
 
-/// Firing times and errors that robfig/cron, the library of upstream, computed.
+/// Firing times and errors that robfig/cron, the cron library of upstream, computed.
 const VECTORS: &str = include_str!("../../testdata/firing-times.jsonl");
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// Parses a schedule in a time zone in the way the controller does.
+/// Parses a schedule in a time zone, which becomes the prefix `TZ=` as in the controller.
 fn parse(schedule: &str, zone: &str) -> Result<Schedule, ParseError> {
     if zone.is_empty() { Schedule::parse(schedule) } else { Schedule::parse(&format!("TZ={zone} {schedule}")) }
 }
 
-/// Returns the same schedule with the zone rules of the binary instead of those of the system.
+/// Replaces the zone rules of the system in a schedule by the rules in the binary.
 fn with_bundled_zone(schedule: Schedule, name: &str) -> Schedule {
     match schedule {
         Schedule::Fields { fields, .. } if !matches!(name, "" | "Local") => {
@@ -75,8 +75,7 @@ fn times_and_errors_equal_those_of_robfig_cron() {
 
 /// Firing times around clock changes, computed with robfig/cron.
 ///
-/// The rows are complete if they cover each kind of change, which [`every_kind_of_clock_change_has_firing_times_to_compare_with`]
-/// checks.
+/// The test [`every_kind_of_clock_change_has_firing_times_to_compare_with`] checks that the rows cover each kind of change.
 const CLOCK_CHANGES: &str = include_str!("../../testdata/clock-changes.txt");
 
 /// CRONJOB-15, CRONJOB-16.
@@ -101,16 +100,16 @@ fn times_around_clock_changes_equal_those_of_robfig_cron() {
     assert!(compared > 1000, "{compared}");
 }
 
-/// A kind of clock change: how many seconds clocks are put forward, and the second of the day that they show at the change.
+/// Kind of a clock change: the seconds by which clocks are put forward, and the second of the day when that happens.
 ///
-/// Apart from the date of a change, the search of robfig/cron depends only on these two numbers: it begins days at the time of
-/// day that clocks show, and counts hours and minutes from there. Two changes of the same kind therefore have the same effect.
+/// Apart from its date, only these two numbers of a change affect the search of robfig/cron: the search begins a day at a
+/// wall-clock time and counts hours and minutes from that time. Two changes of the same kind therefore have the same effect.
 type Kind = (i64, i64);
 
-/// The time from which clock changes matter. A search begins at the creation or the last run of a CronJob.
+/// Clock changes before this time do not matter, because a search begins at the creation or the last run of a CronJob.
 const KINDS_FROM: &str = "2024-01-01T00:00:00Z";
 
-/// Returns the clock changes between two Unix seconds, each with the first second after it.
+/// Returns the clock changes between two Unix seconds. Each has the first second after the change.
 fn clock_changes(zone: &Zone, from: i64, until: i64) -> Vec<(i64, Kind)> {
     const DAY: i64 = 86_400;
     let offset = |at: i64| zone.offset_at(at).unwrap();
@@ -131,13 +130,13 @@ fn clock_changes(zone: &Zone, from: i64, until: i64) -> Vec<(i64, Kind)> {
     changes
 }
 
-/// Returns the kinds of the clock changes that the rules of a zone contain.
+/// Returns the kinds of clock changes that the rules of a zone contain from [`KINDS_FROM`] to 2100.
 fn kinds(zone: &Zone) -> BTreeSet<Kind> {
     let (from, until) = (at(KINDS_FROM).as_second(), at("2100-01-01T00:00:00Z").as_second());
     clock_changes(zone, from, until).into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// Checks that the table of firing times is complete. One row for each kind of change is enough.
+/// Checks that [`CLOCK_CHANGES`] has a row for each kind of clock change and each unit by which a search steps.
 /// CRONJOB-16.
 #[test]
 fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
@@ -199,7 +198,7 @@ fn legacy_zone_names_are_known_without_the_rules_of_the_system() {
     }
 }
 
-/// The module `next` relies on this to conclude from a few offsets that clocks do not change in between.
+/// If two offsets within `BETWEEN_CHANGES` are equal, clocks did not change between them. The module `next` relies on this.
 #[test]
 fn clocks_of_a_zone_do_not_change_twice_within_days() {
     const DAY: i64 = 86_400;
@@ -234,7 +233,7 @@ fn clocks_of_a_zone_do_not_change_twice_within_days() {
     }
 }
 
-/// Fields as sets of values, evaluated minute by minute as a reference for the search.
+/// The allowed values of each field, where an empty list allows all: a slow reference for the search.
 #[derive(Clone, Debug)]
 struct Wanted {
     minutes: Vec<u32>,
@@ -265,7 +264,7 @@ impl Wanted {
             && if is_either { day || weekday } else { day && weekday }
     }
 
-    /// Returns the first minute after `after` at which clocks show an allowed time.
+    /// Returns the first minute after `after` and before `until` at which clocks show an allowed time.
     fn next(&self, zone: &Zone, after: i64, until: i64) -> Option<i64> {
         let first = (after.div_euclid(60) + 1) * 60;
         (first..until).step_by(60).find(|minute| {
@@ -285,11 +284,11 @@ prop_compose! {
     }
 }
 
-/// Clocks change by one hour, and not at midnight, so that every instant with an allowed wall-clock time is a firing.
+/// Zones in which clocks change by one hour and not at midnight. Every instant with an allowed wall-clock time is a firing.
 const PLAIN_ZONES: &[&str] =
     &["UTC", "America/New_York", "Europe/Berlin", "Europe/London", "Asia/Kolkata", "Australia/Sydney", "Asia/Tokyo"];
-/// Clocks change at or across midnight, by more or less than an hour, or at another time of day than in [`PLAIN_ZONES`]. In
-/// Kathmandu they changed at midnight by a part of an hour once, at the start of 1986.
+/// Zones in which clocks change at or across midnight, by more or less than an hour, or at another time of day than in
+/// [`PLAIN_ZONES`]. In Kathmandu, clocks changed at midnight by a part of an hour once, at the start of 1986.
 const ODD_ZONES: &[&str] = &[
     "Africa/Cairo",
     "Asia/Beirut",
@@ -311,7 +310,7 @@ const ODD_ZONES: &[&str] = &[
     "Pacific/Easter",
 ];
 
-/// Returns a second between 1975 and 2090; with `near`, one within days of a clock change of the zone.
+/// Returns a Unix second between 1975 and 2090; if `near`, a second within days of a clock change of the zone.
 fn instant(zone: &Zone, year: i64, near: bool) -> i64 {
     const DAY: i64 = 86_400;
     let start = year * 31_556_952 + 157_766_400;
@@ -362,7 +361,7 @@ proptest! {
     ) {
         let zone = Zone::bundled(zone).unwrap();
         let after = instant(&zone, year, near) + seconds;
-        // A window of 40 days contains every day of the month, except in months that are not allowed.
+        // The reference implementation checks every minute, so the test compares only the firings within 40 days.
         let until = after + 40 * 86_400;
         let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
         let found = next::next(&fields, &zone, after);
@@ -377,7 +376,7 @@ proptest! {
         let zone = Zone::bundled(zone).unwrap();
         let after = instant(&zone, year, false) + seconds;
         let until = after + 20 * 86_400;
-        // The search begins with the month of the start.
+        // A search may begin at the first day of the month, so earlier clock changes in the month matter, too.
         let changes = (after - 33 * 86_400..until + 86_400).step_by(86_400)
             .any(|at| zone.offset_at(at) != zone.offset_at(after));
         prop_assume!(!changes);
@@ -386,7 +385,7 @@ proptest! {
         prop_assert_eq!(found.filter(|found| *found < until), wanted.next(&zone, after, until));
     }
 
-    /// The shortcut through the crate `cron` never differs from the search of robfig/cron.
+    /// The shortcut through the crate `cron` finds the same firings as the search of robfig/cron.
     /// CRONJOB-16.
     #[test]
     fn the_shortcut_and_the_walk_agree(
@@ -404,7 +403,7 @@ proptest! {
         }
     }
 
-    /// A search looks up few offsets, for any schedule and any times.
+    /// The number of offset lookups of a search is bounded, for any schedule and any times.
     /// CRONJOB-22.
     #[test]
     fn a_search_takes_few_steps(
@@ -434,7 +433,7 @@ fn the_latest_of_millions_of_missed_firings_takes_few_steps() {
         let schedule = parse(text, "UTC").unwrap();
         let (found, steps) = lookups(|| schedule.latest(Timestamp::UNIX_EPOCH, at("2026-03-01T00:05:30Z")));
         assert_eq!(found, Some(at(latest)), "{text}");
-        // The search halves 56 years of seconds 31 times.
+        // The binary search halves the 56 years, in seconds, 31 times.
         assert!(steps < 20_000, "{text}: {steps}");
     }
 }
@@ -456,7 +455,7 @@ proptest! {
         let _ = Schedule::parse(&text);
     }
 
-    /// The search finds the same firing as stepping from one firing to the next.
+    /// The binary search finds the same firing as steps from one firing to the next.
     /// CRONJOB-22, CRONJOB-75.
     #[test]
     fn the_latest_firing_is_the_last_one_of_a_walk(

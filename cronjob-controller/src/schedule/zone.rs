@@ -1,8 +1,8 @@
-//! Time zones by name.
+//! Finds the rules of a time zone by its name.
 //!
 //! The rules that the operating system installs come first, because they can be updated without a new release. The rules of
-//! chrono-tz in the binary serve names that the system does not know, or all names if it has no rules, as in an empty container.
-//! They also contain legacy names.
+//! chrono-tz in the binary serve names that the system does not know, such as legacy names. They serve all names if the system
+//! has no rules, as in an empty container.
 
 use chrono::{DateTime, FixedOffset, Offset as _, SecondsFormat, TimeZone as _};
 use chrono_tz::Tz;
@@ -19,7 +19,7 @@ pub enum UnknownZone {
     Invalid,
 }
 
-/// The rules of a time zone.
+/// The rules of a time zone, which give the offset from UTC at any time.
 #[derive(Clone, Debug)]
 pub enum Zone {
     /// Rules from the binary. They contain no clock changes after the year 2099.
@@ -29,12 +29,12 @@ pub enum Zone {
 }
 
 impl Zone {
-    /// Coordinated Universal Time.
+    /// The zone with offset 0, which also serves the empty name.
     pub const UTC: Self = Self::Bundled(Tz::UTC);
 
-    /// Returns the zone of a name.
+    /// Finds a zone in the rules of the operating system, or else in the rules of the binary.
     ///
-    /// Names are case-sensitive. The empty name is UTC, and `Local` is the zone of the process.
+    /// Zone names are case-sensitive. The empty name is UTC, and `Local` is the zone of the process.
     pub fn named(name: &str) -> Result<Self, UnknownZone> {
         match name {
             "" | "UTC" => Ok(Self::UTC),
@@ -46,14 +46,14 @@ impl Zone {
         }
     }
 
-    /// Returns the zone of a name from the rules of the operating system.
+    /// Finds a zone in the rules of the operating system.
     fn installed(name: &str) -> Option<Self> {
         let zone = TimeZone::get(name).ok()?;
-        // The lookup in the system's rules ignores case.
+        // `TimeZone::get` ignores the case of letters, but zone names are case-sensitive.
         (zone.iana_name() == Some(name)).then_some(Self::System(zone))
     }
 
-    /// Returns the zone of a name from the rules in the binary.
+    /// Finds a zone in the rules of the binary.
     pub(super) fn bundled(name: &str) -> Option<Self> {
         name.parse().ok().map(Self::Bundled)
     }
@@ -69,7 +69,7 @@ impl Zone {
         let offset = self.offset_at(second).and_then(|offset| FixedOffset::east_opt(offset as i32));
         match (DateTime::from_timestamp(second, 0), offset) {
             (Some(utc), Some(offset)) => utc.with_timezone(&offset).to_rfc3339_opts(SecondsFormat::Secs, true),
-            // The time is outside of chrono's calendar.
+            // A time outside of chrono's calendar is formatted in UTC.
             _ => at.to_string(),
         }
     }

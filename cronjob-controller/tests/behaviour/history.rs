@@ -1,4 +1,4 @@
-//! Deletion of finished Jobs, and the record of active ones.
+//! Tests of the deletion of finished Jobs, and of the Jobs that `status.active` lists.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn the_oldest_complete_and_failed_jobs_are_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_released_by_a_user_is_kept_although_the_cache_is_stale() {
     let world = five_ended().await;
-    // The next complete Job makes the oldest one surplus, and the user changes that one before the watch shows it.
+    // When this Job completes, the oldest complete Job exceeds the limit. The user releases that Job while the watch lags.
     world.sandbox.faults().delay_watch(ME, "jobs", Duration::from_secs(20));
     world.end("tick-29538750", "Complete").await;
     world.wait(5).await;

@@ -1,4 +1,4 @@
-//! Behaviour against the sandbox in virtual time.
+//! Tests of the CronJob loop against an API server in memory (the sandbox), in virtual time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -1,4 +1,4 @@
-//! Jobs that users create manually from a CronJob, and names that two runs would share.
+//! Tests with Jobs that users create manually from a CronJob, and with two firings that share a Job name.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ async fn by_hand(policy: &str, names: &[&str]) -> World {
     let world = World::new().await;
     let mut object = tick("*/5 * * * *");
     object["spec"]["concurrencyPolicy"] = json!(policy);
-    // The template was copied from a Job that the controller had created.
+    // The template has the annotation that the controller sets, as after a copy from a Job of an earlier run.
     object["spec"]["jobTemplate"]["metadata"]["annotations"] =
         json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-03-01T00:05:00Z"});
     world.apply(object).await;
@@ -82,7 +82,7 @@ async fn a_manually_created_job_with_the_name_of_a_run_costs_only_that_run() {
 async fn an_interval_below_a_minute_starts_one_job_per_minute() {
     let world = World::new().await;
     world.apply(tick("@every 45s")).await;
-    // Firings: 00:02:45, 00:03:30, 00:04:15, 00:05:00 and 00:05:45. The last one has the same Job name as the one before.
+    // Firings: 00:02:45, 00:03:30, 00:04:15, 00:05:00 and 00:05:45. The last two share the Job name of the minute 00:05.
     world.wait(170).await;
     world.end("tick-29538722", "Complete").await;
     world.wait(20).await;

@@ -1,4 +1,4 @@
-//! The Jobs that are started, and the times of their start.
+//! Tests of the times at which Jobs are started, and of the policies and deadlines that prevent a start.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Shadow mode: runs are decided when they are due, and no Job is created.
+//! In shadow mode (decide everything, write nothing), runs are decided when they are due, and no Job is created.
 
 use common::settings::Settings;
 use serde_json::json;
@@ -35,7 +35,7 @@ async fn runs_are_decided_in_time_although_live_reads_are_missing() {
     world.apply(tick("*/5 * * * *")).await;
     world.wait(185).await;
     assert_eq!(world.active().await.len(), 1);
-    // The Job is listed as active and missing in the cache. In shadow mode no live read is made to find out why.
+    // `status.active` lists the Job, and the cache does not hold it. In shadow mode, no live read explains the difference.
     world.crash();
     world.remove("tick-29538725").await;
     world.start_shadow();

@@ -1,4 +1,4 @@
-//! Lost answers, crashes and refused requests.
+//! Tests of the CronJob loop with lost answers, crashes, refused requests and a stale cache.
 
 use sandbox::{Action, Rule};
 use serde_json::json;

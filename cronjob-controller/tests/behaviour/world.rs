@@ -1,4 +1,4 @@
-//! The test world: a sandbox and the loop under test. Tests finish Jobs explicitly.
+//! The test environment: an API server in memory (the sandbox) with the CronJob loop. Tests finish Jobs with [`World::end`].
 
 use std::time::Duration;
 
@@ -6,9 +6,8 @@ use common::{clock::Clock, settings::Settings};
 use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
-/// Identity of the loop under test at the sandbox.
+/// Name under which the sandbox records the requests of the CronJob loop.
 pub(crate) const ME: &str = "controllers";
-/// Namespace of all test objects.
 pub(crate) const NS: &str = "shop";
 pub(crate) const CRONS: &str = "cronjobs.batch";
 pub(crate) const JOBS: &str = "jobs.batch";
@@ -20,7 +19,7 @@ pub(crate) struct World {
     loops: Option<Loops>,
 }
 
-/// Returns a CronJob named `tick`.
+/// Returns a CronJob with this schedule in UTC. Its Job template has a label, an annotation and one container.
 pub(crate) fn tick(schedule: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": NS},
         "spec": {"schedule": schedule, "timeZone": "Etc/UTC", "jobTemplate": {
@@ -29,12 +28,12 @@ pub(crate) fn tick(schedule: &str) -> Value {
 }
 
 impl World {
-    /// Starts a world one second before 00:02.
+    /// Starts the loop at 00:01:59 and waits a second, so that the test begins at 00:02.
     pub(crate) async fn new() -> Self {
         Self::with(Settings::new()).await
     }
 
-    /// Starts the same world with other settings.
+    /// Does what [`World::new`] does, with `settings` instead of the defaults.
     pub(crate) async fn with(settings: Settings) -> Self {
         let clock = Clock::simulated("2026-03-01T00:01:59Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
@@ -45,13 +44,13 @@ impl World {
         world
     }
 
-    /// Starts the loop as a new process.
+    /// Starts the loop without caches and memory, as a new process does.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), cronjob_controller::LOOPS));
     }
 
-    /// Starts the loop as a new process in shadow mode.
+    /// Starts the loop in shadow mode, in which it decides everything and writes nothing.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
@@ -105,7 +104,7 @@ impl World {
         runs
     }
 
-    /// Finishes a Job now, with the condition `Complete` or `Failed`.
+    /// Finishes a Job now: sets the condition `kind`, which is `Complete` or `Failed`.
     pub(crate) async fn end(&self, job: &str, kind: &str) {
         let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let condition = |kind: &str| {
@@ -125,7 +124,7 @@ impl World {
         self.sandbox.merge(JOBS, Some(NS), job, Some("status"), last).await.unwrap();
     }
 
-    /// Returns the number of requests that the loop under test has sent.
+    /// Returns the number of requests with this verb that the CronJob loop has sent to this resource.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
@@ -146,7 +145,7 @@ impl World {
         self.events().await.iter().filter(|event| event.starts_with(start)).count()
     }
 
-    /// Returns the plans of the loop for `tick` that would send requests, with their times.
+    /// Returns the plans for the CronJob `tick` that contain requests, each with the time of its decision.
     pub(crate) fn plans(&self) -> Vec<(jiff::Timestamp, Vec<String>)> {
         self.loops.as_ref().unwrap().plans("shop/tick")
     }

@@ -1,4 +1,4 @@
-//! The bodies of new Pods: a common source for all nodes, and the affinity that pins each Pod to its node.
+//! The bodies of new Pods. All Pods of a sync share a template, and a node affinity pins each Pod to its node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,29 +8,29 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::objects::{DaemonSet, HASH_LABEL, TEMPLATE_GENERATION_LABEL, automatic_tolerations};
 
-/// Greatest length of a Pod's name, in bytes.
+/// Greatest length of a Pod's name that the API server accepts, in bytes.
 const LONGEST_NAME: usize = 253;
 
-/// The members of a JSON object, not parsed further.
+/// The members of a JSON object by name. Their values stay unparsed.
 type Members = BTreeMap<String, Box<RawValue>>;
 
-/// The source of the Pods of one sync. The template is parsed once, regardless of the number of Pods.
+/// The parsed template from which a sync makes all new Pods of a DaemonSet.
 #[derive(Debug)]
 pub(super) struct PodSource {
-    /// The prefix of the names, `metadata.generateName`.
+    /// The prefix of the Pods' names, for `metadata.generateName`: the name of the DaemonSet and a dash.
     generate_name: Arc<str>,
     /// Approximate size of one Pod, in bytes.
     size: usize,
     metadata: Box<RawValue>,
     /// The members of `spec` without `affinity`.
     spec: Members,
-    /// The members of `affinity` without `nodeAffinity`.
+    /// The members of `spec.affinity` without `nodeAffinity`.
     affinity: Members,
-    /// The members of `affinity.nodeAffinity` without the required terms.
+    /// The members of `spec.affinity.nodeAffinity` without the required terms.
     node_affinity: Members,
 }
 
-/// A new Pod that is pinned to one node.
+/// The JSON of a new Pod that is pinned to one node.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NewPod<'a> {
@@ -63,13 +63,13 @@ struct NodeAffinity<'a> {
     required_during_scheduling_ignored_during_execution: Value,
 }
 
-/// Splits a JSON object, or null, into its members.
+/// Splits a JSON object into its members. JSON `null` has no members.
 fn members(raw: &RawValue) -> serde_json::Result<Members> {
     Ok(serde_json::from_str::<Option<_>>(raw.get())?.unwrap_or_default())
 }
 
 impl PodSource {
-    /// Makes the source of a set's Pods. `hash` is the hash of the current revision. The error names a value that the API
+    /// Parses the template of a DaemonSet. `hash` is the hash of the current revision. The error names a value that the API
     /// server's validation refuses.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `CreatePodTemplate`; `pkg/controller`, `GetPodFromTemplate`.
@@ -90,22 +90,20 @@ impl PodSource {
         let metadata = metadata_of(set, owner, hash, &generate_name, &metadata)?;
         let parts = [&spec, &affinity, &node_affinity].into_iter().flatten();
         let size = metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>();
-        // The required terms are replaced by the pin: the decision about the node has already checked them.
+        // The pin replaces the required terms of the template, which the decision about the node has already checked.
         node_affinity.remove("requiredDuringSchedulingIgnoredDuringExecution");
         Ok(Self { generate_name, size, metadata, spec, affinity, node_affinity })
     }
 
-    /// Returns the prefix of the names of the Pods.
     pub(super) fn generate_name(&self) -> &Arc<str> {
         &self.generate_name
     }
 
-    /// Returns the approximate size of one Pod, in bytes.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// Returns the Pod for a node.
+    /// Returns the Pod for the node with this name.
     pub(super) fn pod(&self, node: &str) -> NewPod<'_> {
         let pin = json!({"key": "metadata.name", "operator": "In", "values": [node]});
         let node_affinity = NodeAffinity {
@@ -143,8 +141,8 @@ fn metadata_of(
     serde_json::value::to_raw_value(&metadata)
 }
 
-/// Adds the tolerations that every daemon Pod gets. An equal toleration of the template is replaced in its place, and so loses
-/// its time limit.
+/// Adds the tolerations that every daemon Pod gets. Such a toleration replaces a toleration of the template with the same key,
+/// operator, effect and value, so the replaced toleration loses its `tolerationSeconds`.
 ///
 /// Upstream: `pkg/apis/core/v1/helper`, `AddOrUpdateTolerationInPodSpec`.
 fn with_automatic_tolerations(mut tolerations: Vec<Value>, host_network: bool) -> Vec<Value> {

@@ -1,33 +1,32 @@
-//! The changes that a sync makes in the controller's memory.
-
 use common::{intern::Text, io, meta::Meta};
 
 use crate::objects::{CachedPod, PodRef};
 
-/// A change of the controller's memory that a sync asks for.
+/// A change of the controller's memory that a sync requests.
 #[derive(Debug)]
 pub enum Note {
-    /// The selector is invalid, so the set is not managed.
+    /// The selector of the DaemonSet is invalid; the value is the error.
     BrokenSelector(String),
-    /// The set was deleted or replaced during an adoption, so the next sync adopts first and manages no Pods.
+    /// The DaemonSet was deleted or replaced during an adoption, so the next sync adopts Pods again before it creates or
+    /// deletes any.
     LostOwner,
-    /// The server denies a change or the deletion of this revision.
+    /// The server denies to change or delete this revision, so the next syncs omit the change until a retry is due.
     RefusedRevision(Box<Meta>),
-    /// The server stored a new Pod without the label by which Pods are watched.
+    /// The server stored this new Pod without the label that the watch of Pods selects, so the Pod must be tracked by reads.
     UnlabelledPod(Box<CachedPod>),
-    /// The server denies a change of this Pod.
+    /// The server denies to change this Pod, so the next syncs omit the change until a retry is due.
     RefusedPod(Box<Meta>),
-    /// The name of the new revision, and the hash of the equal revision that has this name; `None` if the name is free.
+    /// The name of the new revision and the hash of the equal revision that has this name; `None` if the name is free.
     TakenName(Option<(String, Text)>),
-    /// The server refuses Pods because the namespace is terminating.
+    /// The server refuses new Pods because the namespace of the DaemonSet is terminating.
     NamespaceTerminates,
-    /// The answer to the creation of a Pod for this node was lost.
+    /// The creation of a Pod for the node with this name may have taken effect, because its answer was lost.
     LostCreate(Text),
-    /// The server has refused to create a Pod for this node, so the next sync begins with the nodes after it.
+    /// The server has refused to create a Pod for the node with this name, so the next sync begins with the nodes after it.
     RefusedCreate(Text),
-    /// The server has refused to delete a Pod of this node, so the next sync begins with the nodes after it.
+    /// The server has refused to delete a Pod on the node with this name, so the next sync begins with the nodes after it.
     RefusedDelete(Text),
-    /// This Pod was deleted by a request whose answer was lost.
+    /// This Pod was probably deleted by a request with a lost answer. The next sync waits until the cache shows the deletion.
     Deleted(PodRef),
 }
 

@@ -23,22 +23,22 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Greatest total size of the Pods that are sent at the same time, in bytes. A single Pod may be larger.
+/// Greatest total size of the Pods in concurrent create requests, in bytes. A single Pod may be larger.
 const BODIES_IN_FLIGHT: usize = 8 << 20;
-/// How often one sync requests the deletion of a Pod that changes all the time.
+/// Greatest number of requests to delete a Pod in one sync, if other clients change the Pod between the requests.
 const DELETE_ATTEMPTS: usize = 5;
 
-/// The result of relabelling Pods.
+/// The outcome of the requests that change the hash in the labels of Pods.
 #[derive(Default)]
 pub(super) struct Relabelled<'s> {
-    /// Number of Pods that have the new hash.
+    /// Number of Pods that the server stored with the new hash.
     pub(super) done: usize,
     /// The hashes that Pods keep because the server denies to relabel them.
     pub(super) kept_hashes: BTreeSet<&'s str>,
 }
 
-/// Relabels Pods that have the hash of a duplicate with the hash of the revision that is kept, and Pods without a hash with an
-/// empty value, because the watch does not show Pods without the label.
+/// Changes the label `controller-revision-hash` of Pods. Pods with the hash of a duplicate revision get the hash of the current
+/// revision. Pods without the label get it with an empty value, because the watch selects Pods by this label.
 pub(super) async fn relabel<'s>(
     snapshot: &'s Snapshot,
     denied: &mut Option<Failed>,
@@ -64,7 +64,7 @@ pub(super) async fn relabel<'s>(
     Ok(relabelled)
 }
 
-/// Changes the hash of a Pod, with its version as a precondition. Returns whether the Pod has that hash now.
+/// Sets the hash label of a Pod, with the Pod's version as a precondition. Returns whether the Pod exists and has the label.
 async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refusal> {
     let body = io.body(|| json!({"metadata": {"labels": {HASH_LABEL: hash}}}));
     let request = Request::patch(PODS, pod.meta(), Patch::Merge, body).role(Role::Child).doing("relabel");
@@ -74,7 +74,7 @@ async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refus
     };
     match io.send(request.because(why)).await {
         Ok(answer) => {
-            // If the label is missing, a webhook has removed it. It is not added again for a while.
+            // If the stored Pod lacks the hash label, a webhook has removed it. The next attempt follows after a back-off.
             let stored = answer.metadata().ok().flatten().filter(|stored| stored.labels.get(HASH_LABEL).is_none());
             let Some(stored) = stored else { return Ok(true) };
             io.note(Note::RefusedPod(Box::new(stored)));
@@ -108,7 +108,7 @@ pub(super) async fn claim(
     Ok(claim.adopted().count())
 }
 
-/// Creates Pods in batches of 1, 2, 4, ...; the batches of large Pods are smaller. Returns the number of created Pods.
+/// Creates Pods in batches of 1, 2, 4, ... Pods; a batch of large Pods is smaller. Returns the number of created Pods.
 ///
 /// Upstream: `pkg/controller/daemon`, `syncNodes`.
 pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, Failed> {
@@ -123,7 +123,7 @@ pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
 
     let count = created.iter().filter(|result| result.is_ok()).count();
     let refusals = plan.creates.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
-    // A refusal because the namespace is terminating is no failure.
+    // A refusal because the namespace is terminating does not fail the sync.
     let failures: Vec<(&Creation, Refusal)> =
         refusals.filter(|(_, refusal)| refusal.class != Class::NamespaceTerminating).collect();
     if let Some((creation, _)) = failures.iter().rfind(|(_, refusal)| is_for_good(refusal)) {
@@ -132,7 +132,7 @@ pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     failures.first().map_or(Ok(count), |(_, refusal)| Err(refused("cannot create Pods", refusal)))
 }
 
-/// Reports failed and succeeded Pods before their replacements are created. Upstream: `podsShouldBeOnNode`.
+/// Records an Event for each failed or succeeded Pod that the plan deletes. Upstream: `podsShouldBeOnNode`.
 fn report_found(plan: &Plan, io: Io<'_>) {
     for Deletion { pod, node, why } in &plan.deletes {
         let (kind, reason, phase, verb) = match why {
@@ -145,7 +145,7 @@ fn report_found(plan: &Plan, io: Io<'_>) {
     }
 }
 
-/// Creates the Pod for one node. Its body is made only now, because the bodies for all nodes could take a lot of memory.
+/// Creates the Pod for one node. The body is made just before the request, because the bodies for all nodes take much memory.
 async fn create_for_node(
     snapshot: &Snapshot,
     Creation { node, lack }: &Creation,
@@ -154,12 +154,12 @@ async fn create_for_node(
 ) -> Result<(), Refusal> {
     let body = io.body(|| source.pod(node));
     let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
-    // A lost answer holds back only its node, and not the whole set.
+    // After a lost answer, only this node waits. Other nodes of the DaemonSet still get Pods.
     let request = request.generate_name(Arc::clone(source.generate_name())).role(Role::Awaited);
     let created = create_pod_with_answer(io, request.because(format!("node {node}: {lack}"))).await;
     match &created {
-        // A webhook has removed the label by which Pods are watched. Without a note, the set would create further Pods without
-        // end.
+        // A webhook has removed the hash label from such a Pod, and the watch does not show the Pod. Without the note, each
+        // sync would create another Pod.
         Ok(answer) => {
             if let Some(pod) = answer.read::<CachedPod>().ok().flatten().filter(CachedPod::is_unlabelled) {
                 io.note(Note::UnlabelledPod(Box::new(pod)));
@@ -172,7 +172,7 @@ async fn create_for_node(
     created.map(drop)
 }
 
-/// Deletes Pods. Returns the number of Pods that existed.
+/// Deletes the Pods of the plan. Returns the number of Pods that still existed.
 pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, Failed> {
     let deleted = io.all(Pace::AtOnce, &plan.deletes, |deletion| delete_if_unchanged(snapshot, deletion, io)).await;
 
@@ -187,11 +187,11 @@ pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     })
 }
 
-/// Deletes a Pod whose reason for the deletion still applies. Returns whether there was a Pod to delete.
+/// Deletes a Pod if the reason for the deletion still applies. Returns whether the Pod existed.
 ///
-/// A Pod that has changed is read live and judged again, and then deleted with the version of the read as a precondition. So a
-/// Pod that other clients write all the time is deleted as well. A Pod is also read after a lost answer, so that no other Pod is
-/// deleted in its place.
+/// If the Pod has changed, it is read live and judged again. The next request has the version of this read as a precondition. A
+/// Pod that other clients change all the time can therefore be deleted. After a lost answer, the Pod is read as well, because
+/// another Pod may have its name by then.
 async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_>) -> Result<bool, Refusal> {
     let (set, criteria, name) = (&snapshot.set, &snapshot.nodes.criteria, &deletion.pod.meta().name);
     let report_deleted = || io.event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
@@ -206,8 +206,8 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_
         let is_unknown = refusal.class == Class::Unknown;
         if attempts > 0 && (is_unknown || refusal.class == Class::Changed) {
             match read_live(&request, deletion, io).await {
-                // The request whose answer was lost has probably deleted the Pod. The next sync waits until the cache shows the
-                // deletion.
+                // The request with the lost answer has probably deleted the Pod. The note makes the next sync wait until the
+                // cache shows the deletion.
                 Some(None) if is_unknown => {
                     io.note(Note::Deleted(Arc::clone(&deletion.pod)));
                     report_deleted();
@@ -220,14 +220,14 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_
                     request = request.at(Some(live.meta().resource_version));
                     continue;
                 }
-                // The next sync decides about the Pod.
+                // The reason does not apply to the changed Pod, or the read has failed. The next sync decides about the Pod.
                 Some(Some(_)) | None => {}
             }
         }
         if refusal.error.is_not_found() {
             return Ok(false);
         }
-        // After a conflict, the set is synced again once the cache shows the newer Pod.
+        // A conflict needs no Event, because the DaemonSet is synced again once the cache shows the changed Pod.
         if is_for_good(&refusal) {
             io.event(EventType::Warning, "FailedDelete", format!("Error deleting: {}", refusal.error));
         }
@@ -235,15 +235,14 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_
     }
 }
 
-/// The answer of the API server to a list request.
 #[derive(Deserialize)]
 struct List {
     items: Vec<CachedPod>,
 }
 
-/// Reads the Pod of a deletion live: `Some(None)` if it is deleted or terminating, `None` if the read fails.
+/// Reads the Pod of a deletion from the server: `Some(None)` if it is deleted or terminating, `None` if the read fails.
 async fn read_live(request: &Request, deletion: &Deletion, io: Io<'_>) -> Option<Option<PodRef>> {
-    // The Pod is read by a list, because upstream's role has no right to get Pods.
+    // A list request reads the Pod, because the ClusterRole of upstream's controller has no right to get Pods.
     let query = format!("fieldSelector=metadata.name%3D{}", request.name);
     let List { items } = io.send_and_read(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
     let uid = &deletion.pod.meta().uid;

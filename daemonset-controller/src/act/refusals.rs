@@ -9,21 +9,21 @@ use common::{
 use super::note::{Io, Note};
 use crate::objects::DaemonSet;
 
-/// Returns the failure of a refused request.
+/// Returns the failure of a sync because of a refused request.
 ///
-/// In a terminating namespace the sync is not retried: no object can be created there, and every deletion enqueues the set.
+/// In a terminating namespace, the sync is not retried: the server creates no object, and each deletion enqueues the DaemonSet.
 pub(super) fn refused(what: &str, refusal: &Refusal) -> Failed {
     let failed = Failed::request(what, refusal);
     if refusal.class == Class::NamespaceTerminating { failed.with_retry(Retry::Forget) } else { failed }
 }
 
-/// Returns the failure of a sync whose status was refused.
+/// Returns the failure of a sync because the write of the status was refused.
 pub(super) fn status_failed(set: &DaemonSet, refusal: &Refusal) -> Failed {
     refused(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
 }
 
-/// Reports a denied change of an object, such as `release Pod`, and notes it, so that the next syncs omit the change. Returns
-/// `None` if the refusal is no denial.
+/// Records an Event and a [`Note`] about a denied change of an object, so that the next syncs omit the change. `doing` names
+/// the change, for example `release Pod`. Returns `None` if the refusal is not a denial.
 pub(super) fn report_denied(
     io: Io<'_>,
     doing: &str,
@@ -41,7 +41,7 @@ pub(super) fn report_denied(
     Some(refused(&message, refusal))
 }
 
-/// Whether the same request is likely to be refused again, so that other nodes get their turn first.
+/// Whether the server probably refuses the same request again, so that the next sync begins with other nodes.
 pub(super) fn is_for_good(refusal: &Refusal) -> bool {
     refusal.class != Class::Changed
 }

@@ -1,4 +1,4 @@
-//! The requests for revisions: claims, labels, creations, numbers and deletions.
+//! The requests for ControllerRevisions: claims, labels, creations, renumbering and deletions.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ use crate::{
 
 const NOT_CONSTRUCTED: &str = "failed to construct revisions of DaemonSet";
 
-/// Claims and labels the revisions; `false` if the process is shutting down. Upstream: `pkg/controller/daemon`,
+/// Adopts, releases and labels revisions. Returns `false` if the process is shutting down. Upstream: `pkg/controller/daemon`,
 /// `constructHistory`, which also contains [`delete_duplicates`] and [`write_current`].
 pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: Io<'_>) -> Result<bool, Failed> {
     let Snapshot { owner, revisions, .. } = snapshot;
@@ -43,7 +43,7 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: 
         report_denied(io, "adopt ControllerRevision", &revision.meta, Note::RefusedRevision, refusal);
     }
     adopted.result().map_err(|failed| failed.while_doing(NOT_CONSTRUCTED))?;
-    // The plan relies on these revisions. The next sync decides without the deleted one.
+    // The plan relies on the adopted revisions. After the deletion of one of them, the next sync decides again.
     if let Some(gone) = adopted.gone() {
         return Err(is_gone(&gone.meta.name));
     }
@@ -60,7 +60,7 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: 
     Ok(!is_ending)
 }
 
-/// Deletes the duplicates of the current revision, except those whose hash a Pod keeps.
+/// Deletes the duplicates of the current revision, but not those with a hash of `kept_hashes`, which Pods keep.
 pub(super) async fn delete_duplicates(
     snapshot: &Snapshot,
     kept_hashes: &BTreeSet<&str>,
@@ -71,7 +71,7 @@ pub(super) async fn delete_duplicates(
     delete(unused, "another revision holds the same template", denied, io).await
 }
 
-/// Deletes revisions, one after the other. If the server denies a deletion, the sync continues without it.
+/// Deletes revisions one after the other. If the server denies a deletion, the sync continues, and `denied` holds the failure.
 pub(super) async fn delete<'r>(
     revisions: impl Iterator<Item = &'r RevisionRef>,
     why: &'static str,
@@ -92,7 +92,7 @@ pub(super) async fn delete<'r>(
     Ok(())
 }
 
-/// Renumbers or stores the current revision; `false` if the set no longer exists or the process is shutting down.
+/// Stores or renumbers the current revision; `false` if the DaemonSet was deleted or the process is shutting down.
 pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, Failed> {
     match &snapshot.revisions.current {
         Current::Stored(_) => Ok(true),
@@ -106,7 +106,7 @@ pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<boo
     }
 }
 
-/// Returns the failure of a refused change of a revision, and reports a denial.
+/// Returns the failure of a sync because a revision could not be changed. Records an Event if the server denies the change.
 fn not_changed(verb: &str, revision: &Meta, why: Refused, io: Io<'_>) -> Failed {
     match why {
         Refused::Gone => is_gone(&revision.name),
@@ -121,9 +121,9 @@ fn is_gone(revision: &str) -> Failed {
     Failed::new("gone", format!("{NOT_CONSTRUCTED}: ControllerRevision {revision} is gone or has another controller"))
 }
 
-/// Stores the revision of the template. If its name is taken by a revision of another template, the collision is counted in the
-/// status, and the next sync tries the next name. If the name is taken by a revision of the same template, Pods get the hash of
-/// that revision, regardless of its controller. Upstream: `pkg/controller/daemon`, `snapshot`.
+/// Stores the revision of the template. If another revision has its name, the result depends on the data of that revision. With
+/// other data, the collision is counted in the status, and the next sync tries another name. With equal data, Pods get the hash
+/// of the existing revision, regardless of its controller. Upstream: `pkg/controller/daemon`, `snapshot`.
 async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Result<bool, Failed> {
     let (set, owner, template) = (&snapshot.set, &snapshot.owner, &snapshot.template.template);
     let planned = &snapshot.revisions.hash;
@@ -148,8 +148,8 @@ async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Res
         }
         Some(Ok(Stored::OwnerGone)) | None => return Ok(false),
         Some(Err(refusal)) => {
-            // Without this revision, the set gets no Pods and no status, so the failure is reported. A conflict is resolved by a
-            // retry, and a terminating namespace needs no revision.
+            // Without this revision, the DaemonSet gets no Pods and no status, so users get an Event. A conflict is resolved by
+            // a retry, and a terminating namespace needs no revision.
             if !matches!(refusal.class, Class::Changed | Class::NamespaceTerminating) {
                 let message = format!("Error creating ControllerRevision {name}: {}", refusal.error);
                 io.event(EventType::Warning, "FailedCreate", message);
@@ -157,7 +157,7 @@ async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Res
             return Err(refused(&format!("{NOT_CONSTRUCTED}: create {name}"), &refusal));
         }
     };
-    // A plan with another hash ends here. The next sync decides with the stored hash.
+    // The plan has another hash than the stored revision, so the sync ends. The next sync decides with the stored hash.
     if stored == *planned {
         return Ok(true);
     }
@@ -166,7 +166,7 @@ async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Res
     Err(Failed::new("other_hash", text))
 }
 
-/// The fields of a set that are read before its collision count is written.
+/// The fields of a DaemonSet that are read from the server before its collision count is written.
 #[derive(Deserialize)]
 struct Live {
     metadata: Meta,
@@ -174,15 +174,15 @@ struct Live {
     status: Status,
 }
 
-/// Counts a collision of names in the status, so that the next sync computes another hash.
+/// Increments `status.collisionCount`, so that the next sync computes another hash for the new revision.
 ///
-/// The count is read live. If the cache has another count, nothing is written.
+/// The current count is read from the server. If the cache has another count, nothing is written.
 async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> {
     const WHY: &str = "the name of the new revision is taken";
     let set = &snapshot.set;
     let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name).because(WHY);
     let live = io.send_and_read::<Live>(read).await.map_err(|refusal| status_failed(set, &refusal))?;
-    // A forecast sends no request, and assumes that the name is free.
+    // A forecast sends no request and has no answer. It assumes that the name is free.
     let Some(live) = live else { return Ok(()) };
     let (cached, live_count) = (set.status.collision_count, live.status.collision_count);
     if live.metadata.uid != set.metadata.uid || live_count != cached {
@@ -200,7 +200,7 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Labels a revision that has no hash with its own name as hash. Returns whether the label was missing.
+/// Adds the hash label with the name of the revision if the revision lacks the label. Returns whether it was missing.
 fn add_label(revision: &mut RawMembers, name: &str) -> serde_json::Result<bool> {
     let text = revision.get("metadata").map_or("{}", |metadata| metadata.get());
     let mut metadata: Value = serde_json::from_str(text)?;

@@ -1,4 +1,4 @@
-//! The eligibility of nodes for the Pods of a set.
+//! The eligibility of a node for the Pods of a DaemonSet.
 
 use common::taints::{NO_EXECUTE, NO_SCHEDULE, Taint};
 
@@ -7,13 +7,13 @@ use crate::{
     snapshot::nodes::Eligibility,
 };
 
-/// The only field of a node that affinities can name.
+/// The only key that Kubernetes supports in `matchFields` of a node selector term.
 const NODE_NAME_FIELD: &str = "metadata.name";
 
-/// Decides whether Pods with a placement may run on a node. `compares` is the gate `TaintTolerationComparisonOperators`.
+/// Decides whether Pods with this placement may run on a node. `compares` is the gate `TaintTolerationComparisonOperators`.
 ///
-/// The readiness of the node, its resources and other Pods are left to the scheduler and the kubelet. Upstream:
-/// `pkg/controller/daemon`, `NodeShouldRunDaemonPod`.
+/// The scheduler and the kubelet consider the readiness and the resources of the node. Upstream: `pkg/controller/daemon`,
+/// `NodeShouldRunDaemonPod`.
 pub fn eligibility(placement: &Placement, node: &Node, compares: bool) -> Eligibility {
     let name = node.name();
     if !placement.node_name.is_empty() && placement.node_name != name {

@@ -9,12 +9,12 @@ use crate::{
     snapshot::nodes::{Criteria, Eligibility, NodeView},
 };
 
-/// The creations and deletions on one node.
+/// The creations and deletions on one node, decided without regard to the update strategy.
 #[derive(Debug, Default)]
 pub struct NodeActions<'a> {
-    /// The reason for a creation, if a Pod is created.
+    /// The reason for the creation of a Pod; `None` if no Pod is created.
     pub create: Option<Lack>,
-    /// Pods to delete, with the reasons.
+    /// The Pods to delete, each with the reason.
     pub delete: Vec<(&'a PodRef, Why)>,
 }
 
@@ -27,7 +27,7 @@ pub fn on_node<'a>(view: &NodeView<'a>, criteria: &Criteria, now: Timestamp) -> 
         Eligibility::Runs if !exists => actions.create = Some(Lack::NoPod),
         Eligibility::Runs | Eligibility::Stays => stays(view, criteria, now, &mut actions),
         Eligibility::Leaves => actions.delete.extend(live.map(|pod| (pod, Why::NotEligible))),
-        // No other controller deletes a Pod that is not bound. Bound Pods are left to the garbage collector of Pods.
+        // Only Pods that are not bound to the deleted node are deleted here. The Pod garbage collector deletes bound Pods.
         Eligibility::Vanished => {
             actions.delete.extend(live.filter(|pod| !pod.is_bound()).map(|pod| (pod, Why::NodeVanished)));
         }
@@ -43,7 +43,7 @@ fn stays<'a>(view: &NodeView<'a>, criteria: &Criteria, now: Timestamp, actions: 
             Phase::Failed if backs_off => waits = true,
             Phase::Failed => {
                 actions.delete.push((pod, Why::Failed));
-                // The deletion of one failed Pod begins the back-off of the node.
+                // After the deletion of one failed Pod, further failed Pods of the node wait for the back-off.
                 backs_off = true;
             }
             Phase::Succeeded => actions.delete.push((pod, Why::Succeeded)),
@@ -60,7 +60,8 @@ fn stays<'a>(view: &NodeView<'a>, criteria: &Criteria, now: Timestamp, actions: 
     }
 }
 
-/// Keeps one Pod of the current revision and one other Pod, until the new Pod is available or the old one is not ready.
+/// Keeps one Pod of the current revision and one other Pod, and deletes further Pods. Deletes the other Pod as well if it is
+/// not ready, or once the Pod of the current revision is available.
 fn prune_with_surge<'a>(running: &[&'a PodRef], criteria: &Criteria, now: Timestamp, actions: &mut NodeActions<'a>) {
     if running.len() < 2 {
         return;

@@ -1,4 +1,4 @@
-//! The second decision about a Pod that changed before its deletion.
+//! The check of a deletion after its Pod has changed.
 
 use jiff::Timestamp;
 
@@ -8,10 +8,10 @@ use crate::{
     snapshot::nodes::Criteria,
 };
 
-/// Whether the reason of a deletion, decided at `decided`, still applies to the changed Pod.
+/// Whether the reason for a deletion still applies to the changed Pod. `decided` is the time of the decision.
 ///
-/// Only the fields on which the deletion is based are compared, so clients that write annotations and conditions all the time do
-/// not prevent a deletion. A Pod that has recovered, or that belongs to another owner or node now, is left to the next sync.
+/// Only the fields that led to the deletion are compared, so clients that write annotations or conditions all the time do not
+/// prevent it. A Pod that has recovered, or now has another owner or node, is left to the next sync.
 pub fn still_holds(
     deletion: &Deletion,
     live: &PodRef,

@@ -1,4 +1,4 @@
-//! The current and the earlier revisions of a set.
+//! The current and the earlier revisions of a DaemonSet.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::{
     snapshot::revisions::{Current, Revisions, hash_of},
 };
 
-/// Returns the name of the revision with this hash.
+/// Returns the name of a revision: the name of the DaemonSet, a dash and the hash.
 pub fn name(set: &DaemonSet, hash: &str) -> String {
     format!("{}-{hash}", set.metadata.name)
 }
 
-/// Chooses the current revision. Upstream: `pkg/controller/daemon`, `constructHistory`.
+/// Chooses the current revision among the claimed ones. Upstream: `pkg/controller/daemon`, `constructHistory`.
 ///
-/// Revisions are equal if they hold the same data in canonical form. The current revision gets the highest number; if its stored
-/// number is still higher, it keeps that number.
+/// Two revisions are equal if their data are equal in canonical form. The current revision gets a higher number than all
+/// earlier revisions, or keeps its number if that is already higher.
 pub fn choose(set: &DaemonSet, template: &DaemonTemplate, claims: Claims<RevisionRef>) -> Revisions {
     let mut all: Vec<RevisionRef> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
     revision::sort(&mut all);
@@ -41,10 +41,10 @@ pub fn choose(set: &DaemonSet, template: &DaemonTemplate, claims: Claims<Revisio
     Revisions { adopt, release, unlabelled, old, current, duplicates: equal, hash, same_hashes }
 }
 
-/// Returns the revisions to delete because the history is longer than its limit: the oldest revisions that no Pod has.
+/// Returns the revisions to delete because there are more than `limit` earlier revisions: the oldest revisions without a Pod.
 ///
-/// `is_live` says whether a Pod has a hash. A revision in use is not deleted, and a newer unused revision is deleted in its
-/// place. Upstream: `pkg/controller/daemon`, `cleanupHistory`.
+/// `is_live` returns whether a Pod has a hash. If an old revision is in use, a newer unused revision is deleted in its place.
+/// Upstream: `pkg/controller/daemon`, `cleanupHistory`.
 pub fn surplus(old: &[RevisionRef], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<RevisionRef> {
     let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     if surplus == 0 {

@@ -1,4 +1,4 @@
-//! Rolling updates: the replacement of outdated Pods within limits.
+//! Rolling updates: the replacement of outdated Pods within `maxUnavailable` and `maxSurge`.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,9 @@ use crate::{
     },
 };
 
-/// Returns the criteria of a set. `hash` is the hash of the current revision, `same_hashes` are other hashes of the same
-/// template, and `desired` is the number of nodes on which a Pod should run.
+/// Returns the properties of a DaemonSet that decide whether a Pod is current, available or replaced. `hash` is the hash of the
+/// current revision, `same_hashes` are the hashes of its duplicates, and `desired` is the number of nodes on which a Pod should
+/// run.
 pub fn criteria(set: &DaemonSet, hash: &str, same_hashes: &BTreeSet<Text>, desired: i32) -> Criteria {
     Criteria {
         hash: Text::new(hash),
@@ -29,18 +30,18 @@ pub fn criteria(set: &DaemonSet, hash: &str, same_hashes: &BTreeSet<Text>, desir
     }
 }
 
-/// The limits of a rolling update, in nodes.
+/// The limits of a rolling update as numbers of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many nodes may be without an available Pod.
+    /// Greatest number of nodes without an available Pod; 0 with `OnDelete`.
     pub max_unavailable: i32,
-    /// How many nodes may have a new Pod beside the old one.
+    /// Greatest number of nodes with a new Pod beside the outdated one; 0 with `OnDelete`.
     pub max_surge: i32,
 }
 
 impl Limits {
-    /// Resolves the limits of a set for this number of desired nodes. Percentages are rounded up. The error names a value that
-    /// the API server's validation refuses.
+    /// Converts the limits in the spec to numbers of nodes. A percentage is relative to `desired`, the number of nodes on which
+    /// a Pod should run, and is rounded up. The error names a value that the API server's validation refuses.
     ///
     /// Upstream: `pkg/controller/daemon`, `updatedDesiredNodeCounts`.
     pub fn new(set: &DaemonSet, desired: i32) -> Result<Self, String> {
@@ -56,12 +57,12 @@ impl Limits {
         };
         let max_unavailable = resolve("maxUnavailable", max_unavailable, 1)?;
         let max_surge = resolve("maxSurge", max_surge, 0)?;
-        // If both limits were zero, a rollout could not proceed.
+        // With both limits zero, a rollout would never progress.
         let blocked = desired > 0 && max_unavailable == 0 && max_surge == 0;
         Ok(Self { max_unavailable: if blocked { 1 } else { max_unavailable }, max_surge })
     }
 
-    /// Returns the order of replacement: creation first if `maxSurge` allows a new Pod on at least one node.
+    /// Returns the order of creation and deletion: a new Pod is created first if `maxSurge` is at least one node.
     pub fn replacement(set: &DaemonSet, desired: i32) -> Replacement {
         match (&set.update, Self::new(set, desired)) {
             (Update::OnDelete, _) => Replacement::OnDelete,
@@ -70,7 +71,7 @@ impl Limits {
         }
     }
 
-    /// Returns how many more candidates may be replaced within the limits.
+    /// Returns on how many further nodes an available outdated Pod may be replaced.
     pub fn candidates(&self, tally: &Tally, replacement: Replacement) -> usize {
         let limit = match replacement {
             Replacement::OnDelete => 0,
@@ -81,12 +82,13 @@ impl Limits {
     }
 }
 
-/// Returns how many ineligible nodes may lose their available Pod: the number of serving nodes beyond the desired number.
+/// Returns how many nodes on which no Pod should run may lose their available Pod: the surplus of serving nodes (nodes with an
+/// available Pod) over the nodes on which a Pod should run.
 pub fn sunsets(tally: &Tally) -> usize {
     usize::try_from(tally.serving.saturating_sub(tally.desired)).unwrap_or(0)
 }
 
-/// Decides which outdated Pods are replaced. No Pod is created on nodes that are held back, and other nodes take their turn.
+/// Adds the replacements of outdated Pods to the plan. Held-back nodes get no Pod, and other nodes are updated instead.
 ///
 /// Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
@@ -141,7 +143,7 @@ fn outdated(node: &NodePods, criteria: &Criteria, why: Why) -> Option<Deletion> 
     Some(Deletion { pod: pod.clone(), node: node.name.clone(), why })
 }
 
-/// Explains why candidates beyond the limit wait.
+/// Adds the reasons why outdated Pods are not replaced now to the explanation.
 fn explain_wait(snapshot: &Snapshot, limits: Limits, room: usize, plan: &mut Plan) {
     let (nodes, tally) = (&snapshot.nodes, &snapshot.nodes.tally);
     let waiting = nodes.candidates.count.saturating_sub(room);
@@ -173,7 +175,7 @@ fn explain_wait(snapshot: &Snapshot, limits: Limits, room: usize, plan: &mut Pla
     }
 }
 
-/// Describes why a node counts against the limit.
+/// Returns a line of the explanation that says why a node counts against the limit of the rolling update.
 fn describe(node: &NodePods) -> String {
     let name = &node.name;
     let present: Vec<_> = node.pods.iter().filter(|pod| !pod.is_leaving()).collect();

@@ -1,8 +1,8 @@
-//! The contribution of one node to its DaemonSet.
+//! The contribution of one node to the counts and the rollout of its DaemonSet.
 //!
 //! A sync of a DaemonSet with thousands of nodes handles only the changed nodes. [`standing`] returns the contribution of one
-//! node; [`Tally`] is the sum over all nodes. Both depend only on the node's eligibility, its Pods, the [`Criteria`] and the
-//! time.
+//! node; [`Tally`] is the sum over all nodes. The contribution depends only on the eligibility of the node, its Pods, the
+//! [`Criteria`] and the time.
 
 use common::pods::Phase;
 use jiff::{SignedDuration, Timestamp};
@@ -13,42 +13,42 @@ use crate::{
     snapshot::nodes::{Criteria, Eligibility, NodeView, Replacement, Tally},
 };
 
-/// The role of a node in the replacement of outdated Pods.
+/// The role of a node in the replacement of outdated Pods. Its limit is `maxUnavailable`, or `maxSurge` with surge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rollout {
-    /// The node needs no action and does not count against the limit.
+    /// The node needs no action and does not count against the limit of the rolling update.
     #[default]
     Settled,
-    /// The node counts against the limit: it has no available Pod or, with surge, an old Pod and a new Pod that is not available.
+    /// The node counts against the limit: it has no available Pod or, with surge, an outdated and a new unavailable Pod.
     Blocking,
     /// The outdated Pod is not available and is replaced without waiting. Without surge, the node counts against the limit.
     Replace,
-    /// The outdated Pod is replaced if the limit allows it.
+    /// The outdated Pod is available, and is replaced if the limit of the rolling update allows it.
     Candidate,
-    /// The outdated Pod is deleted without waiting, because the new Pod is available, or because the old Pod is not available and
-    /// no Pod should run on the node.
+    /// The outdated Pod is deleted without waiting, because the new Pod is available, or because the outdated Pod is not
+    /// available and no Pod should run on the node.
     Remove,
-    /// The outdated Pod is available and no Pod should run on the node: it is deleted once enough other nodes have an available
-    /// Pod.
+    /// The outdated Pod is available and no Pod should run on the node. The Pod is deleted once enough other nodes have
+    /// available Pods.
     Sunset,
 }
 
-/// The contribution of one node to its DaemonSet.
+/// The contribution of one node to the counts and the rollout of its DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The node's part of the counts.
+    /// The counts of this node; each of them is 0 or 1.
     pub tally: Tally,
-    /// Whether a Pod is created on the node.
+    /// Whether the node needs a Pod regardless of the update strategy.
     pub creates: bool,
-    /// Whether Pods are deleted on the node regardless of the update strategy.
+    /// Whether Pods on the node must be deleted regardless of the update strategy.
     pub deletes: bool,
     /// The role of the node in the replacement of outdated Pods.
     pub rollout: Rollout,
-    /// The time at which the standing changes without an event.
+    /// The time at which the contribution changes without an event; `None` if it does not.
     pub due: Option<Timestamp>,
 }
 
-/// Decides the contribution of one node.
+/// Decides the contribution of one node to its DaemonSet.
 pub fn standing(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Standing {
     let actions = manage::on_node(view, criteria, now);
     let mut standing = Standing {
@@ -66,7 +66,7 @@ pub fn standing(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Sta
     standing
 }
 
-/// Counts the first Pod of a node. Upstream: `pkg/controller/daemon`, `updateDaemonSetStatus`.
+/// Returns the counts of one node, judged by its first Pod. Upstream: `pkg/controller/daemon`, `updateDaemonSetStatus`.
 fn count(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Tally {
     let first = view.present().next();
     let mut tally = Tally::default();
@@ -86,7 +86,7 @@ fn count(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Tally {
     tally
 }
 
-/// Returns the time at which the next Pod becomes available, or a failed Pod may be deleted.
+/// Returns the first time at which a Pod of the node becomes available or a failed Pod may be deleted.
 fn due(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Option<Timestamp> {
     let available = |pod: &PodRef| {
         let since = pod.ready_since().filter(|_| criteria.min_ready_seconds > 0)?;
@@ -96,7 +96,7 @@ fn due(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Option<Times
     view.present().filter_map(available).chain(failed).filter(|due| *due > now).min()
 }
 
-/// Decides the rollout of a node without surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
+/// Decides the role of a node in a rolling update without surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 fn delete_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standing: &mut Standing) {
     if !view.eligibility.should_run() && view.present().next().is_none() {
         return;
@@ -106,13 +106,13 @@ fn delete_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standi
         ([new], []) if criteria.is_available(new, now) => Rollout::Settled,
         ([], [old]) if criteria.is_available(old, now) => Rollout::Candidate,
         ([], [_]) => Rollout::Replace,
-        // Only terminating Pods, an old and a new Pod, or several Pods: earlier deletions and creations are not finished.
+        // The node has only terminating Pods, or several Pods: earlier deletions or creations are not finished.
         _ => Rollout::Blocking,
     };
     standing.tally.blocking = i32::from(matches!(standing.rollout, Rollout::Blocking | Rollout::Replace));
 }
 
-/// Decides the rollout of a node with surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
+/// Decides the role of a node in a rolling update with surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 fn create_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standing: &mut Standing) {
     let (new, old) = view.by_template(criteria);
     let is_available = |pod: &PodRef| criteria.is_available(pod, now);
@@ -127,7 +127,7 @@ fn create_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standi
     let runs = view.eligibility.should_run();
     standing.rollout = match (new, old) {
         (_, None) => Rollout::Settled,
-        // The eligibility of a deleted node is unknown. The garbage collector of Pods deletes its Pods.
+        // The eligibility of a deleted node is unknown. The Pod garbage collector deletes the Pods of that node.
         (None, Some(_)) if !exists => Rollout::Settled,
         (None, Some(old)) => match (is_available(old), runs) {
             (false, false) => Rollout::Remove,

@@ -1,11 +1,10 @@
-//! The status of a set.
-
 use crate::{
     objects::{DaemonSet, Status},
     snapshot::nodes::Tally,
 };
 
-/// Returns the status with these counts. If the sync does not manage Pods, the observed generation does not change.
+/// Returns the status with these counts. `manages` is true if the sync also creates and deletes Pods. Otherwise the observed
+/// generation does not change.
 ///
 /// Upstream: `pkg/controller/daemon`, `storeDaemonSetStatus`.
 pub fn status(set: &DaemonSet, tally: &Tally, manages: bool) -> Status {

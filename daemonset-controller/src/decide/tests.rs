@@ -110,13 +110,13 @@ fn work_begins_after_the_refused_node_and_wraps_around() {
     assert_eq!(missing.work(), ["+n2", "+n3", "+n0", "+n1"]);
     missing.cursors.create = refused("n3");
     assert_eq!(missing.work(), ["+n0", "+n1", "+n2", "+n3"]);
-    // Each node gets its turn, even if only one Pod is replaced at a time.
+    // With a limit of one Pod, each node gets its turn.
     let mut outdated = world(3).rollout_to("b");
     for (after, deleted) in [("n0", "-p1"), ("n1", "-p2"), ("n2", "-p0")] {
         outdated.cursors.delete = refused(after);
         assert_eq!(outdated.work(), [deleted]);
     }
-    // With surge, a node whose Pod is not available comes before the others, unless its creation was refused.
+    // With surge, nodes without an available Pod come first, except for nodes on which the last creation was refused.
     let mut surge = world(3).rollout_to("b").pod(2, pod().unready()).limits(json!(0), json!(2));
     assert_eq!(surge.work(), ["+n2", "+n0", "+n1"]);
     surge.cursors.create = refused("n2");
@@ -129,12 +129,12 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
     let lost = world(3).rollout_to("b").without_pod(0).lost_create(0);
     let orphan = world(3).rollout_to("b").pod(0, pod().orphan()).manages();
     for world in [lost, orphan] {
-        // Without surge, a node without a Pod counts against the limit.
+        // With `maxSurge` 0, a node without a Pod counts against `maxUnavailable`.
         assert!(world.clone().limits(json!(1), json!(0)).work().is_empty());
         assert_eq!(world.clone().limits(json!(2), json!(0)).work(), ["-p1"]);
         assert_eq!(world.limits(json!(0), json!(1)).work(), ["+n1"]);
     }
-    // A node with an orphan gets no second Pod.
+    // A node gets no second Pod while it has an orphan to adopt.
     let world = world(2).rollout_to("b").second(0, pod().orphan()).manages().limits(json!(0), json!(2));
     assert_eq!(world.work(), ["+n1"]);
 }
@@ -142,7 +142,7 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
 /// DAEMONSET-70.
 #[test]
 fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
-    // The number of held-back nodes exceeds the limit of creations, and they come first.
+    // More nodes are held back than the limit of creations allows, and their names come first.
     let mut missing = empty(5).pod(0, pod().orphan()).pod(1, pod().orphan()).lost_create(2).manages();
     missing.limits.burst = 2;
     assert_eq!(missing.work(), ["+n3", "+n4"]);
@@ -152,7 +152,7 @@ fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
     let mut unready = orphans(unready.limits(json!(0), json!(1)));
     unready.limits.burst = 2;
     assert_eq!(unready.work(), ["+n2", "+n3"]);
-    // Only the nodes that are held back remain.
+    // The only remaining nodes are held back, so no work is left to later syncs.
     assert_eq!(unready.plan().deferred.total(), 0);
 }
 
@@ -164,7 +164,7 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
     let snapshot = twins(world(3)).snapshot();
     assert_eq!((snapshot.revisions.hash.as_str(), snapshot.nodes.tally.updated), ("twin", 2));
     assert_eq!(snapshot.relabel.len(), 1);
-    // The server has refused to relabel the Pod: the Pod stays, and counts as new.
+    // An empty `relabel` means that the server has refused to relabel the Pod. Such a Pod is not outdated.
     let unchanged = |world: World| {
         let mut snapshot = world.snapshot();
         snapshot.relabel.clear();
@@ -183,7 +183,7 @@ fn a_pod_that_may_have_been_created_counts_against_the_surge_of_the_others() {
     assert!(surge(1).work().is_empty());
     assert_eq!(surge(2).work(), ["+n1"]);
     assert_eq!(surge(4).work(), ["+n1", "+n2", "+n3"]);
-    // An outdated Pod that is not available is replaced regardless of the limit, even if its node comes last.
+    // An outdated Pod that is not available is replaced regardless of `maxSurge`, even if its node comes last.
     let mut unavailable = surge(1).pod(2, pod().unready());
     unavailable.cursors.create = Cursor(Some(Text::new("n0")));
     assert_eq!(unavailable.work(), ["+n2"]);

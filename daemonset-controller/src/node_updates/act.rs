@@ -1,5 +1,3 @@
-//! An empty act: the loop sends no requests, and enqueues sets when a plan is recorded.
-
 use std::{
     convert::Infallible,
     future::{Ready, ready},
@@ -7,10 +5,10 @@ use std::{
 
 use common::io::{Failed, Io, Requeue};
 
-/// This loop has no notes.
+/// A sync of a changed node has nothing to record in memory.
 pub(crate) type Note = Infallible;
 
-/// Ends the sync without a request.
+/// Ends the sync without a request. The DaemonSets were already enqueued when the plan was recorded.
 pub(crate) fn act(_: Io<'_, Note>) -> Ready<Result<Requeue, Failed>> {
     ready(Ok(Requeue::AsPlanned))
 }

@@ -1,19 +1,17 @@
-//! Chooses the DaemonSets that a change of a node concerns.
-
 use super::{plan::Affected, snapshot::Concern};
 use crate::snapshot::nodes::Eligibility;
 
-/// Returns the sets that must be synced after a change of a node.
+/// Returns the DaemonSets that must be synced after a change of a node.
 pub(crate) fn decide(concerns: &[Concern]) -> Affected {
     let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set.clone()).collect();
     Affected { sets, of: concerns.len() }
 }
 
 impl Concern {
-    /// Whether the DaemonSet must be synced. Upstream: `pkg/controller/daemon`, `syncNodeUpdate`.
+    /// Whether the DaemonSet must be synced after the change of the node. Upstream: `pkg/controller/daemon`, `syncNodeUpdate`.
     ///
-    /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but cease to count as desired. If the placement was
-    /// not compared with the node, the sync of the DaemonSet compares it.
+    /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but cease to count as desired. If the placement
+    /// was not compared with the node, the result is true, and the sync of the DaemonSet compares them.
     fn is_affected(&self) -> bool {
         let Some(now) = self.now else { return true };
         let counted = self.before.unwrap_or(Eligibility::Leaves);
@@ -36,7 +34,7 @@ mod tests {
     #[test]
     fn a_set_is_synced_if_the_node_may_change_its_pods_or_counts() {
         for (before, now, scheduled, misscheduled, affected) in [
-            // The same as upstream.
+            // In these cases, upstream decides the same.
             (None, Runs, false, false, true),
             (None, Leaves, false, false, false),
             (Some(Runs), Runs, true, false, false),
@@ -44,7 +42,7 @@ mod tests {
             (Some(Runs), Runs, true, true, true),
             (Some(Stays), Stays, true, true, true),
             (Some(Stays), Stays, true, false, false),
-            // Upstream waits for another event.
+            // In these cases, upstream does not sync the DaemonSet until another event.
             (Some(Runs), Stays, true, false, true),
             (Some(Stays), Runs, true, false, true),
             (Some(Runs), Vanished, false, false, true),

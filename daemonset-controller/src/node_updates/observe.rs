@@ -1,5 +1,3 @@
-//! Finds the DaemonSets that a changed node may concern.
-
 use std::sync::Arc;
 
 use common::{intern::Text, meta::Key};
@@ -11,7 +9,7 @@ use crate::{
     snapshot::nodes::Eligibility,
 };
 
-/// The state of a node in the roster of a set.
+/// The state of a changed node for one DaemonSet, before the node is compared with the placement.
 struct Known {
     set: Key,
     template: Arc<DaemonTemplate>,
@@ -19,8 +17,8 @@ struct Known {
     scheduled: bool,
 }
 
-/// Compares the placements of sets with a node, the smallest placement first, in at most `at_most` comparisons of their parts.
-/// The result is `None` for placements that were not compared.
+/// Compares the placements of DaemonSets with a node, the smallest placement first. Stops after `at_most` comparisons of parts
+/// of placements, and returns `None` for the remaining placements.
 ///
 /// All nodes may change at the same time, and a comparison blocks its thread, so its duration must not depend on the sizes of
 /// placements.
@@ -44,7 +42,7 @@ impl NodeUpdates {
     pub(crate) fn concerns(&self, node: &Key) -> Vec<Concern> {
         let controller = &self.0;
         let name = Text::new(&node.name);
-        // Users decide the size of a placement, so it is compared without the lock of the roster.
+        // Users decide the size of a placement, so the comparison with it must not hold the lock of the DaemonSet's memory.
         let known = controller.rosters.each(|set, roster| Known {
             set: set.clone(),
             template: Arc::clone(&roster.template),
@@ -82,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// A set with an unchanged node, and with a placement of this number of values.
+    /// A DaemonSet with a Pod on the unchanged node, and with a placement of `values` values in its node affinity.
     fn known(name: &str, values: usize) -> Known {
         let values: Vec<String> = (0..values).map(|n| format!("v{n}")).collect();
         let terms = json!([{"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": values}]}]);
@@ -117,7 +115,7 @@ mod tests {
             misscheduled: false,
         });
         let affected = decide(&concerns.collect::<Vec<_>>());
-        // The usual sets and three hostile sets are compared, and nothing has changed for them.
+        // The three usual DaemonSets and three hostile ones are compared, and nothing has changed for them.
         assert_eq!((count, affected.sets.len(), affected.of), (6, 47, 53));
         assert!(affected.sets.iter().all(|set| set.name.starts_with("hostile")));
     }

@@ -1,12 +1,10 @@
-//! The plan of the loop of changed nodes.
-
 use common::{controller::Explain, explain::Lines, meta::Key};
 
 /// The DaemonSets to sync after a change of a node.
 #[derive(Debug)]
 pub(crate) struct Affected {
     pub(crate) sets: Vec<Key>,
-    /// Number of DaemonSets that were considered.
+    /// Number of DaemonSets that the loop considered, for the explanation.
     pub(crate) of: usize,
 }
 

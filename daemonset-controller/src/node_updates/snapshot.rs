@@ -1,5 +1,3 @@
-//! The input of the loop of changed nodes.
-
 use common::meta::Key;
 
 use crate::snapshot::nodes::Eligibility;
@@ -7,11 +5,10 @@ use crate::snapshot::nodes::Eligibility;
 /// The state of a changed node for one DaemonSet.
 #[derive(Clone, Debug)]
 pub(crate) struct Concern {
-    /// Key of the DaemonSet.
     pub(crate) set: Key,
-    /// The eligibility of the node when its Pods were last counted; `None` if the roster does not list the node.
+    /// The eligibility of the node at the last sync; `None` if the node neither needed nor had a Pod of the DaemonSet.
     pub(crate) before: Option<Eligibility>,
-    /// The present eligibility of the node; `None` if the placement is too large to be compared here.
+    /// The present eligibility of the node; `None` if the placement of the DaemonSet is too large to be compared in this loop.
     pub(crate) now: Option<Eligibility>,
     /// Whether the DaemonSet has Pods on the node.
     pub(crate) scheduled: bool,

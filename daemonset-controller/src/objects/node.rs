@@ -1,5 +1,3 @@
-//! The projection of a Node.
-
 use common::{
     intern::Text,
     json::null_as_default,
@@ -10,7 +8,7 @@ use common::{
 };
 use serde::Deserialize;
 
-/// The resource `nodes` of the core group.
+/// The resource `nodes`, which this controller only reads.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
 /// The name, labels and taints of a Node. The parser skips all other fields, above all conditions and images.
@@ -29,12 +27,12 @@ struct Spec {
 }
 
 impl Node {
-    /// Returns `metadata.name`.
+    /// Returns `metadata.name` as an interned string.
     pub fn name(&self) -> Text {
         Text::new(&self.metadata.name)
     }
 
-    /// Returns the value of the label `key`, if the Node has the label.
+    /// Returns the value of the label `key`; `None` without the label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.metadata.labels.get(key)
     }
@@ -44,7 +42,7 @@ impl Node {
         &self.spec.taints
     }
 
-    /// Whether two versions of a Node have the same labels and taints, so that the same Pods may run there.
+    /// Whether two versions of a Node have the same labels and taints, so that each DaemonSet may run on both or on neither.
     pub fn admits_the_same_as(&self, other: &Self) -> bool {
         self.metadata.labels == other.metadata.labels && self.spec.taints == other.spec.taints
     }

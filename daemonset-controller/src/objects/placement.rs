@@ -22,18 +22,18 @@ const TOLERATED: &[(&str, &str)] = &[
 /// Key and effect of the taint that Pods with `hostNetwork` tolerate in addition.
 const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
 
-/// The nodes on which the Pods of a template may run.
+/// The requirements of a Pod template on nodes, and the taints that its Pods tolerate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Placement {
     /// `spec.nodeName` of the template; empty if the template names no node.
     pub node_name: Text,
-    /// Labels that a node must have.
+    /// `spec.nodeSelector` of the template: the labels that a node must have.
     pub node_selector: Labels,
-    /// Terms of the required node affinity, one of which must match; `None` without a required node affinity.
+    /// The terms of the required node affinity. One of them must match; `None` without a required node affinity.
     pub terms: Option<Vec<Term>>,
-    /// The template's tolerations, and the tolerations that every daemon Pod gets.
+    /// The tolerations of the template, and the tolerations that every daemon Pod gets.
     pub tolerations: Vec<Toleration>,
-    /// Whether the Pods use the network of their node.
+    /// `spec.hostNetwork` of the template; false by default.
     pub host_network: bool,
     /// Greatest number of comparisons of the placement's parts with one node.
     size: usize,
@@ -44,40 +44,40 @@ pub struct Placement {
 pub enum Term {
     /// The term has no requirement or an invalid one, so no node matches.
     Never,
-    /// Every requirement must be met.
+    /// A node matches if it meets every requirement.
     All {
-        /// Requirements on labels (`matchExpressions`).
+        /// The requirements on labels (`matchExpressions`).
         labels: Vec<LabelRequirement>,
-        /// Requirements on fields (`matchFields`).
+        /// The requirements on fields (`matchFields`).
         fields: Vec<FieldRequirement>,
     },
 }
 
-/// A requirement on a label of a node.
+/// A requirement on a label of a node. The first value of each variant is the key of the label.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LabelRequirement {
     /// The label has one of these values.
     In(Text, Vec<Text>),
     /// The label has none of these values, or does not exist.
     NotIn(Text, Vec<Text>),
-    /// The label exists.
+    /// The node has the label, with any value.
     Exists(Text),
-    /// The label does not exist.
+    /// The node does not have the label.
     DoesNotExist(Text),
-    /// The label is an integer greater than this.
+    /// The value of the label is an integer greater than this one.
     Gt(Text, i64),
-    /// The label is an integer less than this.
+    /// The value of the label is an integer less than this one.
     Lt(Text, i64),
 }
 
-/// A requirement on a field of a node. Only `metadata.name` is known; every other field counts as empty.
+/// A requirement on a field of a node. Only `metadata.name` has a value; every other field counts as empty.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
-    /// Path of the field, for example `metadata.name`.
+    /// The path of the field, for example `metadata.name`.
     pub field: Text,
-    /// The value with which the field is compared.
+    /// The value to compare with the field.
     pub value: Text,
-    /// Whether the field must have the value (`In`) or must not have it (`NotIn`).
+    /// True for `In`: the field must have the value. False for `NotIn`: the field must not have it.
     pub equal: bool,
 }
 
@@ -152,19 +152,19 @@ impl Placement {
         self.size
     }
 
-    /// Returns how many nodes can be compared with the placement in this number of comparisons; at least one.
+    /// Returns how many nodes can be compared with the placement within a number of comparisons of its parts; at least one.
     pub(crate) fn nodes_in(&self, comparisons: usize) -> usize {
         (comparisons / self.size).max(1)
     }
 }
 
-/// Returns key and effect of the tolerations that every daemon Pod gets.
+/// Returns key and effect of the tolerations that every daemon Pod gets. Their operator is `Exists`.
 pub(crate) fn automatic_tolerations(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
     TOLERATED.iter().copied().chain(host_network.then_some(TOLERATED_ON_HOST_NETWORK))
 }
 
 impl Term {
-    /// Returns the greatest number of comparisons with one node.
+    /// Returns the greatest number of comparisons of this term with one node.
     fn size(&self) -> usize {
         match self {
             Self::Never => 1,
@@ -216,7 +216,7 @@ impl LabelRequirement {
 }
 
 impl FieldRequirement {
-    /// Parses a requirement on a field; `None` if it is invalid.
+    /// Parses a requirement on a field; `None` if the operator is not `In` or `NotIn`, or if there is not exactly one value.
     fn new(wire: &Requirement) -> Option<Self> {
         let equal = match wire.operator.as_str() {
             "In" => true,

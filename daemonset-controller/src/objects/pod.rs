@@ -1,4 +1,4 @@
-//! Pods, and the nodes to which they are bound or pinned.
+//! Cached Pods, and the nodes to which they are bound or pinned.
 
 use std::{borrow::Cow, ops::Deref};
 
@@ -18,10 +18,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::{DAEMON_SETS, HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 
-/// Key of the field that pins a Pod to a node.
+/// The key in `matchFields` of a node affinity that pins a Pod to a node.
 const NODE_NAME_FIELD: &str = "metadata.name";
 
-/// A cached Pod that a DaemonSet controls, or an orphan.
+/// A cached Pod with a DaemonSet as its controller, or without a controller.
 #[derive(Clone, Debug)]
 pub struct CachedPod {
     pod: Pod,
@@ -36,29 +36,29 @@ impl Deref for CachedPod {
 }
 
 impl CachedPod {
-    /// Returns the metadata, without annotations and finalizers.
+    /// Returns the metadata without annotations and finalizers, which the cache does not keep.
     pub fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
-    /// Returns the name of the node to which the Pod is bound or pinned; empty if there is none.
+    /// Returns the name of the node to which the Pod is bound, or pinned by its node affinity; empty without such a node.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `GetTargetNodeName`.
     pub fn target(&self) -> &Text {
         &self.target
     }
 
-    /// Whether the controller is the DaemonSet with this name and uid. The set must be in the Pod's namespace.
+    /// Whether the controller is the DaemonSet with this name and uid. The DaemonSet must be in the Pod's namespace.
     ///
-    /// Events find the roster of a Pod by the name in its controller reference, so a Pod with another name there belongs to no
-    /// roster.
+    /// A reference with the uid of the DaemonSet and another name does not count: events find the DaemonSet of a Pod by the
+    /// name.
     pub(crate) fn is_controlled_by(&self, set: &str, uid: &Uid) -> bool {
         self.pod.meta.controller().is_some_and(|controller| {
             controller.kind == DAEMON_SETS.kind && *controller.name == *set && controller.uid == *uid
         })
     }
 
-    /// Whether `spec.nodeName` is set.
+    /// Whether `spec.nodeName` names a node.
     pub fn is_bound(&self) -> bool {
         !self.pod.node.is_empty()
     }
@@ -68,13 +68,13 @@ impl CachedPod {
         self.pod.meta.labels.get(HASH_LABEL).unwrap_or_default()
     }
 
-    /// Whether the Pod lacks `controller-revision-hash`, the label by which Pods are watched. An empty value is not a missing
-    /// label.
+    /// Whether the Pod lacks the label `controller-revision-hash`, which the watch of Pods selects. A label with an empty value
+    /// counts as present.
     pub fn is_unlabelled(&self) -> bool {
         self.pod.meta.labels.get(HASH_LABEL).is_none()
     }
 
-    /// Returns the value of the label `pod-template-generation`.
+    /// Returns the value of the label `pod-template-generation`; `None` without the label.
     pub fn template_generation(&self) -> Option<&str> {
         self.pod.meta.labels.get(TEMPLATE_GENERATION_LABEL)
     }
@@ -176,7 +176,7 @@ impl WireSpec<'_> {
     }
 }
 
-/// The fields of a Pod's `status` that this crate reads. The parser skips all others, above all the container statuses.
+/// The fields of a Pod's `status` that this crate reads. The parser skips all other fields, above all the container statuses.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {

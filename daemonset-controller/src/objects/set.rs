@@ -1,5 +1,3 @@
-//! The projection of a DaemonSet.
-
 use common::{
     intern::Text,
     intstr::{IntOrString, Round},
@@ -19,40 +17,40 @@ use super::{DAEMON_SETS, TEMPLATE_GENERATION};
 /// Values that the API server's validation refuses (negative counts, no selector, no template) are an error of the decoder.
 #[derive(Debug)]
 pub struct DaemonSet {
-    /// Metadata, without finalizers.
+    /// The metadata without finalizers.
     pub metadata: Meta,
-    /// How long a Pod must be ready before it is available (`spec.minReadySeconds`), 0 by default.
+    /// How many seconds a Pod must be ready before it is available (`spec.minReadySeconds`); 0 by default.
     pub min_ready_seconds: i32,
-    /// `spec.selector`.
+    /// `spec.selector`. It may be empty or invalid; the plan then has a problem.
     pub selector: Selector,
     /// `spec.template` as the server sent it.
     pub template: Raw,
-    /// `spec.updateStrategy`. Unknown types count as `OnDelete`.
+    /// `spec.updateStrategy`. An unknown type counts as `OnDelete`.
     pub update: Update,
-    /// How many earlier revisions are kept that no Pod has (`spec.revisionHistoryLimit`), 10 by default.
+    /// Greatest number of earlier revisions (`spec.revisionHistoryLimit`), apart from revisions in use; 10 by default.
     pub history: i32,
-    /// The stored status.
+    /// The status that is stored on the server.
     pub status: Status,
 }
 
-/// The way in which a changed template reaches existing Pods.
+/// The strategy for Pods that were created from an earlier template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
     /// Users delete Pods, and the controller creates the replacements from the new template.
     OnDelete,
     /// The controller replaces outdated Pods. The limits are numbers, or percentages of the nodes on which a Pod should run.
     Rolling {
-        /// How many nodes may be without an available Pod; 1 by default.
+        /// Greatest number of nodes without an available Pod; `None` means 1.
         max_unavailable: Option<IntOrString>,
-        /// How many nodes may have a new Pod beside the old one; 0 by default.
+        /// Greatest number of nodes with a new Pod beside the outdated one; `None` means 0.
         max_surge: Option<IntOrString>,
     },
 }
 
-/// The fields of a set's `status` that this controller writes.
+/// The fields of a DaemonSet's `status` that this controller writes.
 ///
-/// A field that the API omits when it is zero is written as null, so that a merge patch removes it. The conditions, which belong
-/// to other writers, stay, and so does the collision count, which is written separately.
+/// A field that the API omits when it is zero is written as null, so that a merge patch removes it. The patch contains neither
+/// the conditions, which belong to other writers, nor the collision count, which has its own write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -60,11 +58,11 @@ pub struct Status {
     pub current_number_scheduled: i32,
     /// Number of nodes that should not run a Pod and have a Pod.
     pub number_misscheduled: i32,
-    /// Number of nodes that should run a Pod.
+    /// Number of nodes that should run a Pod, with or without a Pod.
     pub desired_number_scheduled: i32,
     /// Number of nodes that should run a Pod and have a ready Pod.
     pub number_ready: i32,
-    /// The generation of the set from which the status was computed.
+    /// The `metadata.generation` of the last sync that managed Pods; it never decreases.
     #[serde(serialize_with = "zero_as_null")]
     pub observed_generation: i64,
     /// Number of nodes that should run a Pod and have a Pod of the current template.
@@ -76,13 +74,13 @@ pub struct Status {
     /// Number of nodes that should run a Pod and have no available Pod.
     #[serde(serialize_with = "zero_as_null")]
     pub number_unavailable: i32,
-    /// How often the name of a new revision was taken by a revision of another template.
+    /// How often the name of a new revision was taken by a revision of another template. `None` and 0 give different hashes.
     #[serde(skip_serializing)]
     pub collision_count: Option<i32>,
 }
 
 impl Status {
-    /// Whether this status must be written over `stored`. A different collision count alone is no reason to write.
+    /// Whether this status must be written because it differs from `stored`. A different collision count alone needs no write.
     pub fn differs(&self, stored: &Self) -> bool {
         let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
         self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
@@ -94,13 +92,13 @@ fn zero_as_null<N: Default + PartialEq + Serialize, S: Serializer>(n: &N, serial
 }
 
 impl DaemonSet {
-    /// Returns the generation of the template in the annotation, which Pods get as a label; `None` without the annotation, or if
-    /// it is not a number.
+    /// Returns the number in the annotation [`TEMPLATE_GENERATION`], which new Pods get as a label. Returns `None` without the
+    /// annotation, or if its value is not a number.
     pub fn template_generation(&self) -> Option<i64> {
         self.metadata.annotations.get(TEMPLATE_GENERATION)?.parse().ok()
     }
 
-    /// Whether a node may have a new Pod beside the old one. Upstream: `pkg/controller/daemon/util`, `AllowsSurge`.
+    /// Whether a node may have a new Pod beside the outdated one. Upstream: `pkg/controller/daemon/util`, `AllowsSurge`.
     pub fn allows_surge(&self) -> bool {
         match &self.update {
             Update::Rolling { max_surge: Some(surge), .. } => surge.resolve(1, Round::Up).is_ok_and(|surge| surge > 0),
@@ -184,7 +182,7 @@ impl Wire {
                 let WireRolling { max_unavailable, max_surge } = update.rolling_update.unwrap_or_default();
                 Update::Rolling { max_unavailable, max_surge }
             }
-            // An unknown strategy replaces no Pods.
+            // With an unknown strategy, the controller replaces no outdated Pods.
             Some(_) => Update::OnDelete,
             None => Update::Rolling { max_unavailable: None, max_surge: None },
         };

@@ -1,5 +1,3 @@
-//! The explanation of a plan.
-
 use std::time::Duration;
 
 use common::controller::Explain;

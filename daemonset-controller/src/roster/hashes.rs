@@ -1,17 +1,15 @@
-//! The hashes in the labels of Pods.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::intern::Text;
 
 use crate::objects::PodRef;
 
-/// The values of the label `controller-revision-hash` on the Pods that a set selects.
+/// The values of the label `controller-revision-hash` on the Pods that a DaemonSet selects.
 #[derive(Debug, Default)]
 pub(crate) struct Hashes {
-    /// Number of Pods by hash.
+    /// Number of Pods by hash; Pods without the label count under the empty hash.
     counts: BTreeMap<Text, usize>,
-    /// Pods without the label, by name.
+    /// Pods without the label `controller-revision-hash`, by Pod name.
     unlabelled: BTreeMap<Arc<str>, PodRef>,
 }
 
@@ -38,7 +36,7 @@ impl Hashes {
         self.counts.contains_key(hash)
     }
 
-    /// Returns the Pods without the label.
+    /// Returns the Pods without the label `controller-revision-hash`, ordered by name.
     pub(crate) fn unlabelled(&self) -> Vec<PodRef> {
         self.unlabelled.values().cloned().collect()
     }

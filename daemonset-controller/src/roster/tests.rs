@@ -9,7 +9,7 @@ use crate::{
     world::{World, empty, pod, read, world},
 };
 
-/// Everything in a roster that syncs depend on.
+/// Formats everything in a roster that syncs depend on, so that two rosters can be compared.
 fn seen(roster: &Roster, world: &World) -> String {
     let set: Arc<DaemonSet> = read(&world.set);
     let nodes = roster.nodes(&set, 100, &world.cursors, &BTreeSet::new(), &world.around());
@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A Pod in state `n`; no Pod in the last state.
+/// Returns a Pod in one of nine states by number; `None` for every other number.
 fn state(n: usize) -> Option<crate::world::PodBuilder> {
     Some(match n {
         0 => pod(),
@@ -48,7 +48,7 @@ fn state(n: usize) -> Option<crate::world::PodBuilder> {
         5 => pod().terminating(),
         6 => pod().pending(),
         7 => pod().label("app", "other"),
-        // Its owner reference has the uid of the set and another name.
+        // The owner reference has the uid of the DaemonSet and another name, so the Pod does not belong to the roster.
         8 => pod().owner_name("other"),
         _ => return None,
     })
@@ -116,26 +116,26 @@ fn a_sync_decides_only_the_changed_nodes() {
     let mut roster = world.roster("a");
     assert_eq!(roster.take_decided(), 5000);
     let around = world.around();
-    // No event: no node is decided.
+    // Without an event, no node is decided.
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 0);
-    // An event of one Pod: one node is decided.
+    // After an event of one Pod, one node is decided.
     let (old, new) = (pod().named("p7", "n7"), pod().ready(10).named("p7", "n7"));
     roster.remove(&read(&old));
     roster.insert(&read(&new));
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 1);
-    // A change of one node: one node is decided.
+    // After a change of one node, one node is decided.
     roster.node_changed(&Text::new("n9"));
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 1);
-    // One Pod has become available: one node is decided.
+    // After one Pod has become available, one node is decided.
     around.update(&mut roster, &set, "a", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decided(), 1);
-    // A new revision: all nodes are decided.
+    // With a new revision, all nodes are decided.
     around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decided(), 5000);
-    // A sync gets only the one node that it may update, and at most three blocking nodes for the explanation.
+    // The snapshot lists only one of the 5000 outdated nodes, because `maxUnavailable` is 1. No node blocks the rollout.
     let nodes = roster.nodes(&set, 250, &world.cursors, &BTreeSet::new(), &around);
     assert_eq!((nodes.candidates.nodes.len(), nodes.candidates.count), (1, 5000));
     assert_eq!(nodes.blocking.nodes.len(), 0);

@@ -1,5 +1,3 @@
-//! The sums of the standings of all nodes.
-
 use std::collections::BTreeSet;
 
 use common::intern::Text;
@@ -10,18 +8,18 @@ use crate::{
     snapshot::nodes::Tally,
 };
 
-/// Counts, lists and timers over the standings of all nodes.
+/// The sums over the contributions of all nodes of a DaemonSet.
 #[derive(Default)]
 pub(super) struct Totals {
     /// The sum of the counts of all nodes.
     pub(super) tally: Tally,
     /// The nodes that need an action or block a rollout.
     pub(super) lists: Lists,
-    /// The times at which a node changes without an event, with the node.
+    /// The times at which a contribution changes without an event, each with the name of the node.
     timers: BTreeSet<(Timestamp, Text)>,
 }
 
-/// The nodes that need an action or block a rollout, by kind.
+/// The nodes that need an action or block a rollout, by kind of action. A node may be in several lists.
 #[derive(Default)]
 pub(super) struct Lists {
     pub(super) create: BTreeSet<Text>,
@@ -34,7 +32,7 @@ pub(super) struct Lists {
 }
 
 impl Totals {
-    /// Adds the standing of a node.
+    /// Adds the contribution of a node.
     pub(super) fn add(&mut self, node: &Text, standing: &Standing) {
         self.tally += standing.tally;
         for list in self.lists.of(standing) {
@@ -43,7 +41,7 @@ impl Totals {
         self.timers.extend(standing.due.map(|due| (due, node.clone())));
     }
 
-    /// Removes the standing of a node, as it was added.
+    /// Subtracts the contribution of a node. `standing` must be the value that was added.
     pub(super) fn subtract(&mut self, node: &Text, standing: &Standing) {
         self.tally -= standing.tally;
         for list in self.lists.of(standing) {
@@ -62,14 +60,14 @@ impl Totals {
         })
     }
 
-    /// Returns the first time at which a node changes without an event.
+    /// Returns the first time at which the contribution of a node changes without an event; `None` if there is none.
     pub(super) fn due(&self) -> Option<Timestamp> {
         self.timers.first().map(|(due, _)| *due)
     }
 }
 
 impl Lists {
-    /// Returns the lists to which a node with this standing belongs.
+    /// Returns the lists to which a node with this contribution belongs.
     fn of(&mut self, standing: &Standing) -> impl Iterator<Item = &mut BTreeSet<Text>> {
         let rollout = match standing.rollout {
             Rollout::Settled => None,

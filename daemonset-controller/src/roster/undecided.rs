@@ -1,14 +1,12 @@
-//! The nodes whose eligibility is to be decided.
-
 use std::collections::BTreeMap;
 
 use common::intern::Text;
 
-/// The number of a change of a node or of the placement, after which the eligibility of a node must be decided.
+/// The serial number of a change of a node or of the placement. A decision about an older change is outdated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change(u64);
 
-/// The nodes whose eligibility must be decided, each with its last change.
+/// The nodes with an undecided eligibility, each with the number of its last change.
 #[derive(Default)]
 pub(crate) struct Undecided {
     nodes: BTreeMap<Text, Change>,
@@ -16,7 +14,7 @@ pub(crate) struct Undecided {
 }
 
 impl Undecided {
-    /// Adds a node because of a new change.
+    /// Adds a node, or gives it the number of a new change.
     pub(crate) fn add(&mut self, node: &Text) {
         self.last.0 += 1;
         self.nodes.insert(node.clone(), self.last);
@@ -27,7 +25,7 @@ impl Undecided {
         self.nodes.remove(node);
     }
 
-    /// Removes a node that was decided because of `change`. Returns `false` if the node has changed again or was removed.
+    /// Removes a node that was decided because of `change`. Returns `false` if the node has changed since then or was removed.
     pub(crate) fn settle(&mut self, node: &Text, change: Change) -> bool {
         let is_last = self.nodes.get(node) == Some(&change);
         if is_last {
@@ -36,12 +34,11 @@ impl Undecided {
         is_last
     }
 
-    /// Returns the first nodes by name, at most `at_most`.
+    /// Returns at most `at_most` nodes with their last changes, ordered by name.
     pub(crate) fn first(&self, at_most: usize) -> Vec<(Text, Change)> {
         self.nodes.iter().take(at_most).map(|(node, change)| (node.clone(), *change)).collect()
     }
 
-    /// Number of undecided nodes.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

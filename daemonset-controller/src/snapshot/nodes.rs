@@ -1,4 +1,4 @@
-//! The nodes of a set with their Pods, and the criteria by which Pods are judged.
+//! The nodes of a DaemonSet with their Pods, and the criteria for judging Pods.
 
 use std::{
     collections::BTreeSet,
@@ -11,47 +11,47 @@ use jiff::Timestamp;
 
 use crate::objects::PodRef;
 
-/// The counts of a set's nodes, and the nodes that need an action.
+/// The counts of a DaemonSet's nodes, and the nodes that need an action.
 ///
-/// The lists are ordered by the names of the nodes, and no longer than one sync can use. Lists of creations and deletions begin
-/// after the [cursor](Cursors) and wrap around.
+/// The lists are ordered by node name, and no longer than one sync can use. Lists of creations and deletions begin after the
+/// [cursor](Cursors) and wrap around.
 #[derive(Clone, Debug)]
 pub struct Nodes {
-    /// The properties of the set by which Pods are judged.
+    /// The properties of the DaemonSet that decide whether a Pod is current and available.
     pub criteria: Criteria,
-    /// The nodes after which the lists begin.
+    /// The nodes of the last refused requests. The lists begin after them.
     pub cursors: Cursors,
     /// The sum of the counts of all nodes.
     pub tally: Tally,
-    /// Nodes that need a Pod.
+    /// Nodes that need a Pod regardless of the update strategy.
     pub create: Listed,
-    /// Nodes on which Pods are deleted regardless of the update strategy.
+    /// Nodes on which Pods must be deleted regardless of the update strategy.
     pub delete: Listed,
-    /// Nodes whose outdated Pod is not available, and is replaced outside the limit.
+    /// Nodes with an outdated Pod that is not available. It is replaced regardless of the limit of the rolling update.
     pub replace: Listed,
-    /// Nodes whose outdated Pod is deleted without waiting.
+    /// Nodes with an outdated Pod that is deleted without waiting; only with surge.
     pub remove: Listed,
-    /// Nodes on which no Pod should run, and whose outdated Pod is available.
+    /// Nodes on which no Pod should run and that have an available outdated Pod; only with surge.
     pub sunset: Listed,
-    /// Nodes whose outdated Pod is replaced within the limit.
+    /// Nodes with an available outdated Pod that is replaced within the limit of the rolling update.
     pub candidates: Listed,
-    /// The first few nodes that count against the limit.
+    /// At most three of the nodes that block the rolling update, for the explanation.
     pub blocking: Listed,
     /// Number of Pods that are neither bound nor pinned to a node.
     pub untargeted: usize,
-    /// The first time at which a node changes without an event.
+    /// The first time at which the contribution of a node changes without an event; `None` if there is none.
     pub due: Option<Timestamp>,
 }
 
-/// The nodes after which creations and deletions begin.
+/// The nodes of the last refused requests. Creations and deletions begin with the nodes after them.
 ///
 /// Without cursors, a Pod that the server always refuses would come first in every sync, and the nodes after it would get no
 /// turn.
 #[derive(Clone, Debug, Default)]
 pub struct Cursors {
-    /// The node of the last refused creation.
+    /// The node of the last refused creation. Creations begin with the node after it.
     pub create: Cursor,
-    /// The node of the last refused deletion.
+    /// The node of the last refused deletion. Deletions begin with the node after it.
     pub delete: Cursor,
 }
 
@@ -60,7 +60,7 @@ pub struct Cursors {
 pub struct Cursor(pub Option<Text>);
 
 impl Cursor {
-    /// Sorts work by node name, beginning after the cursor and wrapping around. Without a refusal, the order does not change.
+    /// Sorts work by node name, beginning after the cursor and wrapping around. With an empty cursor, the order stays.
     pub fn order<T>(&self, work: &mut [T], node: impl Fn(&T) -> &Text) {
         if let Some(refused) = &self.0 {
             let position = |one: &T| (node(one) <= refused, node(one).clone());
@@ -69,39 +69,39 @@ impl Cursor {
     }
 }
 
-/// The first nodes of one kind, and the number of all nodes of this kind.
+/// The first nodes of a list, and the length of the whole list.
 #[derive(Clone, Debug, Default)]
 pub struct Listed {
     /// The first nodes, in the order of the list.
     pub nodes: Vec<NodePods>,
-    /// Number of all nodes of this kind.
+    /// Number of nodes in the whole list.
     pub count: usize,
 }
 
 impl Listed {
-    /// Returns the number of nodes that the list leaves out.
+    /// Returns the number of nodes that are only in the whole list.
     pub fn unlisted(&self) -> usize {
         self.count.saturating_sub(self.nodes.len())
     }
 }
 
-/// A node and the Pods that are bound or pinned to it, as listed in a snapshot.
+/// A node of a snapshot with the Pods that are bound or pinned to it.
 #[derive(Clone, Debug)]
 pub struct NodePods {
     /// `metadata.name` of the node.
     pub name: Text,
-    /// Whether a Pod should run on the node.
+    /// Whether a Pod of the DaemonSet should run on the node.
     pub eligibility: Eligibility,
     /// The Pods of the node, ordered by [`rank`].
     pub pods: Vec<PodRef>,
-    /// The time before which a failed Pod on the node is not deleted.
+    /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
     pub failed_until: Option<Timestamp>,
-    /// Delay of the next failed Pod on the node, if a failed Pod is deleted now.
+    /// The delay that would follow if a failed Pod on the node were deleted in this sync.
     pub failed_delay: Duration,
 }
 
 impl NodePods {
-    /// Returns the view of the node on which decisions are made.
+    /// Returns the node in the form that decisions use, without a copy of the Pods.
     pub fn view(&self) -> NodeView<'_> {
         NodeView { eligibility: self.eligibility, pods: &self.pods, failed_until: self.failed_until }
     }
@@ -112,7 +112,7 @@ impl NodePods {
 pub enum Eligibility {
     /// A Pod should run on the node.
     Runs,
-    /// No Pod is created, and an existing Pod stays: the node has a `NoSchedule` taint that is not tolerated.
+    /// No Pod is created, and an existing Pod stays: the node has a `NoSchedule` taint that the Pods do not tolerate.
     Stays,
     /// No Pod may run on the node, and existing Pods are deleted.
     Leaves,
@@ -126,37 +126,37 @@ impl Eligibility {
         self == Self::Runs
     }
 
-    /// Whether an existing Pod may stay.
+    /// Whether an existing Pod may stay on the node.
     pub fn should_continue(self) -> bool {
         matches!(self, Self::Runs | Self::Stays)
     }
 }
 
-/// The properties of a set by which the Pods of every node are judged.
+/// The properties of a DaemonSet that decide whether a Pod is current, available or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Criteria {
-    /// The hash in the label of the current revision.
+    /// The hash of the current revision; empty before the first sync has chosen a revision.
     pub hash: Text,
     /// The hashes of other revisions with the same template.
     pub same_hashes: BTreeSet<Text>,
-    /// The value of the label `pod-template-generation` on Pods of the current template.
+    /// The value of the label `pod-template-generation` on Pods of the current template; `None` if it is unknown.
     pub template_generation: Option<Text>,
     /// How long a Pod must be ready before it is available, in seconds (`spec.minReadySeconds`).
     pub min_ready_seconds: i32,
-    /// Whether a node may have a new Pod beside the old one (`maxSurge`).
+    /// Whether a node may have a new Pod beside the outdated one (`maxSurge` is above zero).
     pub allows_surge: bool,
-    /// The order of deletion and creation when an outdated Pod is replaced.
+    /// Whether the new Pod is created before the outdated one is deleted, or after.
     pub replacement: Replacement,
 }
 
-/// The order of deletion and creation when an outdated Pod is replaced.
+/// The order of creation and deletion when an outdated Pod is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// Users delete outdated Pods.
+    /// The controller does not replace outdated Pods. Users delete them.
     OnDelete,
-    /// The old Pod is deleted before the new one is created (`maxUnavailable`).
+    /// The outdated Pod is deleted before the new Pod is created (`maxUnavailable`).
     DeleteFirst,
-    /// The new Pod is created before the old one is deleted (`maxSurge`).
+    /// The new Pod is created before the outdated Pod is deleted (`maxSurge`).
     CreateFirst,
 }
 
@@ -174,35 +174,35 @@ impl Criteria {
             || (self.template_generation.is_some() && pod.template_generation() == self.template_generation.as_deref())
     }
 
-    /// Whether a Pod has been ready for `min_ready_seconds`.
+    /// Whether a Pod is ready at `now`, and has been ready for `min_ready_seconds`.
     pub fn is_available(&self, pod: &PodRef, now: Timestamp) -> bool {
         pod.is_available(self.min_ready_seconds, now)
     }
 }
 
-/// One node and the Pods that are bound or pinned to it, as decisions see them.
+/// A node with the Pods that are bound or pinned to it, in the form that decisions use.
 #[derive(Clone, Debug)]
 pub struct NodeView<'a> {
-    /// Whether a Pod should run on the node.
+    /// Whether a Pod of the DaemonSet should run on the node.
     pub eligibility: Eligibility,
     /// The Pods of the node, ordered by [`rank`]. [Leaving](crate::objects::CachedPod::is_leaving) Pods are included.
     pub pods: &'a [PodRef],
-    /// The time before which a failed Pod on the node is not deleted.
+    /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
     pub failed_until: Option<Timestamp>,
 }
 
 impl<'a> NodeView<'a> {
-    /// Returns the Pods of the node without leaving Pods.
+    /// Returns the Pods of the node, except for Pods that have finished and are terminating.
     pub fn present(&self) -> impl Iterator<Item = &'a PodRef> + use<'a> {
         self.pods.iter().filter(|pod| !pod.is_leaving())
     }
 
-    /// Returns the Pods that are not terminating, divided into Pods of the current template and other Pods.
+    /// Returns the Pods that are not terminating: first the Pods of the current template, then the outdated Pods.
     pub(crate) fn by_template(&self, criteria: &Criteria) -> (Vec<&'a PodRef>, Vec<&'a PodRef>) {
         self.present().filter(|pod| !pod.meta().is_deleting()).partition(|pod| criteria.is_updated(pod))
     }
 
-    /// Returns the Pod of an earlier template, if there is exactly one.
+    /// Returns the outdated Pod of the node; `None` if there is none or more than one.
     pub fn outdated(&self, criteria: &Criteria) -> Option<&'a PodRef> {
         match self.by_template(criteria).1[..] {
             [old] => Some(old),
@@ -211,7 +211,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// The sort key of the Pods of one node: bound Pods first, then older Pods, then by name.
+/// Returns the sort key of a Pod among the Pods of its node: bound Pods come first, then older Pods, then the first name.
 ///
 /// Upstream: `pkg/controller/daemon`, `podByCreationTimestampAndPhase`.
 pub fn rank(pod: &PodRef) -> impl Ord + use<'_> {
@@ -219,18 +219,18 @@ pub fn rank(pod: &PodRef) -> impl Ord + use<'_> {
     (!pod.is_bound(), meta.created, &*meta.name)
 }
 
-/// Numbers of nodes.
+/// Numbers of nodes of a DaemonSet. The first Pod of a node is the first one by [`rank`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Nodes on which a Pod should run: the desired nodes.
     pub desired: i32,
     /// Desired nodes that have a Pod.
     pub current: i32,
-    /// Desired nodes whose first Pod is ready.
+    /// Desired nodes with a first Pod that is ready.
     pub ready: i32,
-    /// Desired nodes whose first Pod is available.
+    /// Desired nodes with a first Pod that is available.
     pub available: i32,
-    /// Desired nodes whose first Pod has the current template.
+    /// Desired nodes with a first Pod of the current template.
     pub updated: i32,
     /// Nodes on which no Pod should run, and that have a Pod.
     pub misscheduled: i32,

@@ -14,7 +14,7 @@ use crate::{
     world::{PodBuilder, pod, read, world},
 };
 
-/// The handlers with a set `agent` that selects `app=agent`.
+/// The handlers, with a cache that has a DaemonSet `agent` with the selector `app=agent`.
 fn watch() -> Watch {
     let clock = Clock::simulated(crate::world::now(), 1);
     let sets: Arc<Store<DaemonSet>> = Arc::default();
@@ -42,7 +42,7 @@ fn foreign(pod: PodBuilder) -> PodBuilder {
     pod
 }
 
-/// Returns the number of sets that an event enqueues.
+/// Handles one event with `handle`, and returns the number of enqueued DaemonSets.
 fn enqueued<K: Object>(event: Event<K>, origin: Origin, handle: fn(&Watch, &Event<K>, Origin)) -> usize {
     let watch = watch();
     handle(&watch, &event, origin);

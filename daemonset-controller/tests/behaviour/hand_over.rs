@@ -1,4 +1,4 @@
-//! Take-over from an earlier process, and from upstream's controller.
+//! The take-over from an earlier process, and from upstream's controller.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ async fn a_revision_of_another_release_restarts_no_pod() {
     world.apply(set(json!({}))).await;
     world.settle().await;
     world.crash();
-    // A controller of a server up to 1.33 stored the revision with a null, under a hash that only that release computes.
+    // Up to 1.33, kube-controller-manager stored a null timestamp in revisions. Only that release computes the hash `55f`.
     let name = world.names(REVISIONS).await.remove(0);
     let mut old = world.get(REVISIONS, &name).await;
     old["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
@@ -52,7 +52,7 @@ async fn pods_of_the_same_template_generation_survive_a_new_revision() {
     world.apply(set(json!({}))).await;
     world.settle().await;
     world.crash();
-    // The predecessor stored other bytes for the same template.
+    // As after a predecessor that stored other bytes for the same template, the hash on the Pods belongs to no revision.
     let name = world.names(REVISIONS).await.remove(0);
     world.sandbox.delete(REVISIONS, Some(NS), &name).await.unwrap();
     for pod in world.names("pods").await {
@@ -78,7 +78,7 @@ async fn a_crash_at_any_write_of_a_rollout_does_not_change_the_final_state() {
                 world.settle().await;
                 world.forget();
                 for verb in ["create", "patch", "delete", "update"] {
-                    // Every further write of this verb is lost.
+                    // After `at` writes, every further write of this verb is lost.
                     world.sandbox.faults().add(Rule::new(lost.clone()).identity(ME).verb(verb).skip(at));
                 }
                 world.roll_out("img:2", json!({})).await;
@@ -94,7 +94,7 @@ async fn a_crash_at_any_write_of_a_rollout_does_not_change_the_final_state() {
                 assert_eq!(status["numberAvailable"], json!(3), "{at} {lost:?}");
             }
         }
-        // Later writes are not reached, because the rollout has ended by then.
+        // The rollout has at least four writes of one verb. A fault after more writes may have no effect.
         assert!(lost_at.iter().all(|((at, _), hits)| *at >= 4 || *hits > 0), "{lost_at:?}");
     }
 }

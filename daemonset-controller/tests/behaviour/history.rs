@@ -1,4 +1,4 @@
-//! Revisions: numbers, rollback, collisions, duplicates, truncation.
+//! Revisions: numbers, rollback, collisions, duplicates, and the history limit.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tower::Service as _;
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, name, set};
 
-/// Image and number of each revision, by number.
+/// Returns a line for each revision, ordered by number: its number and the image of its template.
 async fn history(world: &World) -> Vec<String> {
     let mut all: Vec<(i64, String)> = world
         .sandbox
@@ -47,7 +47,7 @@ async fn a_rollback_makes_the_earlier_revision_the_newest() {
     world.roll_out("img:2", json!({})).await;
     world.settle().await;
     assert_eq!(history(&world).await, ["1 img:1", "2 img:2"]);
-    // kubectl does the same: it sends the data of the revision as a strategic merge patch of the set.
+    // A rollback by kubectl: it sends the data of a revision as a strategic merge patch of the DaemonSet.
     let (keeper, gate) = common::gate::gate(world.clock.clone());
     keeper.open();
     let kubectl = Api::new(world.sandbox.client("kubectl"), world.clock.clone(), gate, "kubectl");
@@ -106,7 +106,7 @@ async fn of_two_equal_revisions_the_newer_stays_and_no_pod_is_restarted() {
     twin["revision"] = json!(7);
     world.forget();
     world.apply(twin).await;
-    // The creation of a revision that the set controls does not enqueue the set.
+    // The creation of a revision by another client does not enqueue its DaemonSet. The change of a label does.
     world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
     world.settle().await;
     assert_eq!(world.names(REVISIONS).await, ["agent-twin"]);
@@ -187,7 +187,7 @@ async fn a_name_that_is_too_long_for_revisions_is_reported() {
     assert!(world.pods().await.is_empty());
 }
 
-/// A client of the sandbox that records the bodies of its requests to create revisions.
+/// Returns a client of the sandbox, and the bodies of the client's requests to create revisions.
 fn recording(world: &World) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
     let sent: Arc<Mutex<Vec<String>>> = Arc::default();
     let (inner, noted) = (world.sandbox.service(ME), Arc::clone(&sent));
@@ -233,7 +233,7 @@ async fn the_data_of_a_revision_equal_the_bytes_that_upstream_stores() {
     assert!(body.contains(&format!("\"data\":{data},")), "{body}");
 }
 
-/// Name and content of the revision of a set, created in a separate world.
+/// Returns the name and the content of the revision that the controller stores for a DaemonSet with this spec.
 async fn revision_of(spec: Value) -> (String, Value) {
     let world = World::new().await;
     world.apply(set(spec)).await;
@@ -260,7 +260,7 @@ async fn an_equal_revision_of_another_controller_is_used_with_its_hash() {
     }
     let status = world.status().await;
     assert_eq!((&status["updatedNumberScheduled"], &status["collisionCount"]), (&json!(3), &Value::Null));
-    // Once that revision is deleted, the set stores its own, and no Pod is restarted.
+    // After the deletion of the other controller's revision, the DaemonSet stores its own, and no Pod is restarted.
     world.forget();
     world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
     world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
@@ -312,8 +312,8 @@ async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
     assert_eq!((world.asked("patch", REVISIONS), world.asked("delete", REVISIONS)), (1, 1));
 }
 
-/// A world in which the revision of all Pods is a duplicate of `agent-twin`, and the server refuses a verb on a resource. Returns
-/// the name of the duplicate as well.
+/// Starts the controller on a DaemonSet with two equal revisions: the newer one `agent-twin`, and its duplicate, which has the
+/// hash of all Pods. The server refuses `verb` on `resource`. Returns the name of the duplicate as well.
 async fn refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (World, String) {
     let mut world = World::new().await;
     world.apply(set(json!({}))).await;
@@ -333,7 +333,7 @@ async fn refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (Wor
     (world, first)
 }
 
-/// Asserts that a set with such a duplicate makes progress: a new node gets its Pod, and a rollout reaches every node.
+/// Asserts that a DaemonSet with a duplicate revision makes progress: a new node gets a Pod, and a rollout succeeds.
 async fn goes_on(world: &World) {
     assert!(world.done().iter().all(|done| done.starts_with('~')), "no Pod is restarted: {:?}", world.done());
     world.nodes.add();
@@ -363,7 +363,7 @@ async fn a_refused_relabelling_of_pods_does_not_hold_up_the_set() {
         let tries = world.asked("patch", "pods");
         assert!((9..=24).contains(&tries), "each of three Pods is retried with growing delays: {tries}");
         goes_on(&world).await;
-        // Once the server allows it, the Pods are relabelled and the duplicate is deleted.
+        // After the server allows the changes again, the Pods are relabelled and the duplicate is deleted.
         let (world, _) = refused_duplicate(&refusal, "patch", "pods").await;
         world.sandbox.faults().clear();
         world.wait(60).await;

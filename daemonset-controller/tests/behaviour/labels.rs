@@ -9,7 +9,7 @@ use crate::world::{ME, NS, SETS, World, name, set};
 
 const HASH: &str = "controller-revision-hash";
 
-/// Starts a world with a settled set, and returns the name of its Pod on `node-1`.
+/// Starts a world in which a DaemonSet with this update strategy is settled. Returns the name of its Pod on `node-1` as well.
 async fn settled(strategy: &str) -> (World, String) {
     let world = World::new().await;
     world.apply(set(json!({"updateStrategy": {"type": strategy}}))).await;
@@ -52,7 +52,7 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released(
     assert_eq!(world.names("pods").await.len(), 3, "of two Pods on a node, the older Pod stays");
     assert_eq!(world.get(SETS, "agent").await["status"]["updatedNumberScheduled"], 2);
 
-    // The watch shows the Pod again.
+    // The watch shows the Pod again, so its deletion needs no read of Pods.
     world.forget();
     world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
     world.settle().await;
@@ -66,7 +66,7 @@ async fn a_pod_without_the_label_of_its_revision_gets_an_empty_one_and_is_not_re
         let (world, pod) = settled(strategy).await;
         set_labels(&world, &pod, json!({HASH: null})).await;
         world.settle().await;
-        // As upstream, the label of the template's generation identifies a Pod of the current template.
+        // As upstream, the label `pod-template-generation` identifies a Pod of the current template.
         assert_eq!((world.done(), world.asked("list", "pods")), (vec!["~node-1".to_owned()], 1), "{strategy}");
         assert_eq!(world.get("pods", &pod).await["metadata"]["labels"][HASH], "");
         assert_eq!(world.get(SETS, "agent").await["status"]["numberAvailable"], 3);
@@ -129,7 +129,7 @@ async fn deleted_pods_are_not_read() {
     assert_eq!((world.asked("list", "pods"), world.asked("get", "pods")), (0, 0));
 }
 
-/// Installs a webhook that removes the label whenever the controller writes a Pod.
+/// Installs a webhook that removes the label `controller-revision-hash` from each Pod that the controller writes.
 fn strip(world: &World) {
     let path = format!("/metadata/labels/{}", HASH.replace('/', "~1"));
     let patch = json!([{"op": "add", "path": path, "value": ""}, {"op": "remove", "path": path}]);

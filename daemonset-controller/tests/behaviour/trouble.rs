@@ -1,4 +1,4 @@
-//! Lost answers, refusals, stale caches, bad input.
+//! Lost answers, refused requests, stale caches and invalid objects.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -36,7 +36,7 @@ async fn lost_answers_create_nothing_twice() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_causes_no_second_creation_or_deletion() {
     let off = |gate| Settings::new().with_gate(gate, false);
-    // Without either gate, syncs do not wait for the cache.
+    // If one of the two gates is off, syncs do not wait for the cache.
     let rounds = [
         ("none", Settings::new(), true),
         ("StaleControllerConsistencyDaemonSet", off("StaleControllerConsistencyDaemonSet"), false),
@@ -65,7 +65,7 @@ async fn a_stale_cache_causes_no_second_creation_or_deletion() {
         poke(&world).await;
         assert_eq!(world.asked("delete", "pods"), 1, "without {gate}");
         assert_eq!(world.asked("create", "pods"), 0);
-        // The status is written meanwhile, but without the newest observed generation.
+        // The status is written while the cache is stale, but with the earlier observed generation.
         let before = world.get(SETS, "agent").await;
         world.change(json!({"revisionHistoryLimit": 5})).await;
         let unready = json!({"status": {"numberReady": 0}});
@@ -105,7 +105,7 @@ async fn a_pod_that_has_become_available_is_not_deleted_on_a_stale_cache() {
     let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": "2026-11-21T08:00:00Z"}]}});
     world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), ready("False")).await.unwrap();
     world.wait(1).await;
-    // The cache shows a Pod that is not available, so its replacement would not count against the limit.
+    // In the stale cache the Pod is not available, so its replacement would not count against the limit of the rolling update.
     world.sandbox.faults().hold_watch(ME, "pods");
     world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), ready("True")).await.unwrap();
     world.forget();
@@ -204,12 +204,12 @@ async fn a_failed_deletion_is_reported_and_the_status_is_written() {
 async fn only_one_pod_is_sent_to_a_terminating_namespace() {
     let world = World::new().await;
     world.change_node("node-0", json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
-    // The finalizer keeps the set in its namespace until the end.
+    // The finalizer keeps the DaemonSet while its namespace is terminating.
     let mut set = set(json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}));
     set["metadata"]["finalizers"] = json!(["example.com/keep"]);
     world.apply(set).await;
     world.settle().await;
-    // The set and its revision are deleted with their namespace, and the controller receives these events last.
+    // The held watches hide the deletions of the DaemonSet and of its revision from the controller.
     world.sandbox.faults().hold_watch(ME, "daemonsets");
     world.sandbox.faults().hold_watch(ME, "controllerrevisions");
     world.forget();
@@ -390,7 +390,7 @@ async fn a_new_generation_ends_the_back_off_of_failed_pods() {
     assert!(["-node-0", "-node-1", "-node-2"].iter().all(|node| deleted.iter().any(|one| one == node)), "{deleted:?}");
 }
 
-/// Delays every request of this kind by ten milliseconds, so that time passes in a loop without a pause.
+/// Delays each request of this verb and resource by ten milliseconds, so that virtual time passes in a loop without a pause.
 fn slowly(world: &World, verb: &str, resource: &str) {
     let rule = Rule::new(Action::Latency(Duration::from_millis(10))).identity(ME).verb(verb).resource(resource);
     world.sandbox.faults().add(rule);
@@ -487,7 +487,7 @@ async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
     assert_eq!(world.status().await["numberReady"], json!(43));
     let first = steps(&world).await;
     assert!(first >= 10, "43 nodes in steps of 4: {first}");
-    // Neither a new image nor a change of a Pod repeats the comparisons.
+    // Neither a new image nor a change of a Pod repeats the comparisons with the affinity.
     world.change(limits(json!(43), json!(0))).await;
     world.roll_out("img:2", json!({})).await;
     world.settle().await;
@@ -500,7 +500,7 @@ async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_steady_supply_of_orphans_does_not_prevent_the_management_of_a_set() {
     let world = World::new().await;
-    // New orphans appear while others are being adopted.
+    // With slow patches, new orphans appear while others are being adopted.
     let slow = Rule::new(Action::Latency(Duration::from_millis(200))).identity(ME).verb("patch").resource("pods");
     world.sandbox.faults().add(slow);
     world.apply(orphan("stray", "node-0")).await;
@@ -548,7 +548,7 @@ async fn an_orphan_that_cannot_be_adopted_does_not_delay_other_nodes() {
 /// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn orphans_that_cannot_be_adopted_take_no_place_of_nodes_that_need_a_pod() {
-    // With either refusal, the first nodes could take all places of a sync.
+    // After either refusal, orphans on the first nodes could take the place of `node-2`, because a sync creates only one Pod.
     for refusal in [Action::Invalid, Action::InternalError] {
         let world = World::with(Settings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;
         world.sandbox.faults().add(Rule::new(refusal.clone()).identity(ME).verb("patch").resource("pods"));
@@ -572,7 +572,7 @@ async fn a_pod_that_another_client_writes_all_the_time_is_deleted() {
         world.apply(set(json!({}))).await;
         world.settle().await;
         let pod = world.pod_on("node-1").await;
-        // The cache never shows the newest version of the Pod.
+        // Because of the delay, the cache never shows the newest version of the Pod.
         world.sandbox.faults().delay_watch(ME, "pods", Duration::from_millis(200));
         world.change(change).await;
         for n in 0..600 {

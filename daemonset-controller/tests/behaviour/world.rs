@@ -1,4 +1,4 @@
-//! A sandbox with nodes and the loop under test.
+//! A sandbox with three nodes, and the DaemonSet controller under test.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,9 +6,9 @@ use common::{clock::Clock, settings::Settings};
 use sandbox::{Sandbox, Write, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
-/// The identity of the controller on the sandbox.
+/// The client identity of the controller on the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// The namespace of all objects.
+/// The namespace of all namespaced objects of these tests.
 pub(crate) const NS: &str = "shop";
 pub(crate) const SETS: &str = "daemonsets.apps";
 pub(crate) const REVISIONS: &str = "controllerrevisions.apps";
@@ -39,20 +39,20 @@ impl World {
         world
     }
 
-    /// Starts the loop again, as a new process.
+    /// Starts the controller with empty memory, as a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), daemonset_controller::LOOPS));
     }
 
-    /// Starts the loop again in shadow mode, as a new process, and restarts the count of requests and writes.
+    /// Starts the controller again in shadow mode, as a new process. Clears the recorded requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
         self.forget();
     }
 
-    /// Ends the loop as a crash would.
+    /// Drops the controller without a shutdown, as a crash of the process.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -61,7 +61,7 @@ impl World {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Waits until nothing has been written for two seconds.
+    /// Waits until nothing has been written for two seconds. Panics after 4000 seconds.
     pub(crate) async fn settle(&self) {
         for _ in 0..2000 {
             let writes = self.sandbox.writes().count();
@@ -73,27 +73,27 @@ impl World {
         panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
-    /// Restarts the count of requests and writes.
+    /// Clears the recorded requests and writes of the sandbox.
     pub(crate) fn forget(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
-    /// Number of requests of the controller.
+    /// Returns how many requests the controller has sent since the records were last cleared.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Writes of the controller without Events.
+    /// Returns the writes of the controller since the records were last cleared, except for Events.
     pub(crate) fn written(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
     }
 
-    /// Writes of Pods in words, by node: `+node-0` for a creation, `-node-0` for a deletion, `~node-0` for a change.
+    /// Returns the writes of Pods by node: `+node-0` for a creation, `-node-0` for a deletion, `~node-0` for a change.
     pub(crate) fn done(&self) -> Vec<String> {
         let written = self.written();
-        // An immediate deletion is logged twice: as the request and as the removal.
+        // The sandbox records an immediate deletion twice: as the request, and as the removal of the terminating Pod.
         let is_removal = |w: &Write| {
             w.verb == "delete" && w.before().is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
         };
@@ -117,12 +117,12 @@ impl World {
         self.sandbox.merge(resource, Some(NS), name, None, patch).await.unwrap()
     }
 
-    /// Changes the spec of `agent`.
+    /// Merges `spec` into the spec of the DaemonSet `agent`.
     pub(crate) async fn change(&self, spec: Value) {
         self.merge(SETS, "agent", json!({ "spec": spec })).await;
     }
 
-    /// Changes the image and the annotations in the Pod template of `agent`.
+    /// Changes the image and the annotations in the Pod template of the DaemonSet `agent`.
     pub(crate) async fn roll_out(&self, image: &str, annotations: Value) {
         let containers = json!([{"name": "c", "image": image}]);
         self.change(
@@ -144,7 +144,7 @@ impl World {
         list.iter().map(|object| name(object).to_owned()).collect()
     }
 
-    /// Node and image of each Pod, in the order of the nodes.
+    /// Returns a line for each Pod, such as `node-0 img:1`, ordered by node.
     pub(crate) async fn images(&self) -> Vec<String> {
         let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
         let mut images: Vec<String> =
@@ -157,18 +157,18 @@ impl World {
         self.sandbox.list("pods", Some(NS)).await.unwrap()
     }
 
-    /// The Pod that is bound or pinned to the node.
+    /// Returns the Pod that is bound or pinned to the node. Panics without such a Pod.
     pub(crate) async fn pod_on(&self, node: &str) -> Value {
         let pods = self.pods().await;
         pods.into_iter().find(|pod| target(pod) == node).unwrap_or_else(|| panic!("no Pod for {node}"))
     }
 
-    /// Patches a node.
+    /// Applies a merge patch to a node.
     pub(crate) async fn change_node(&self, node: &str, patch: Value) {
         self.sandbox.merge("nodes", None, node, None, patch).await.unwrap();
     }
 
-    /// Events as type, reason and message, sorted. Repeated Events are one.
+    /// Returns a line with type, reason and message for each Event object, sorted. Repeated Events share an object.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
@@ -186,7 +186,7 @@ impl World {
         self.loops.as_ref().unwrap().explain(Some("shop/agent"))[0].clone()
     }
 
-    /// Number of node decisions, from the metrics.
+    /// Returns the value of the metric that counts the decisions about a node.
     pub(crate) fn decided_nodes(&self) -> u64 {
         let metrics = self.loops.as_ref().unwrap().metrics().prometheus();
         let line = metrics.lines().find(|line| line.starts_with("nonet_daemonset_nodes_decided_total"));
@@ -198,7 +198,7 @@ pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// The node to which a Pod is bound or pinned.
+/// Returns the name of the node to which a Pod is bound or pinned; empty without such a node.
 pub(crate) fn target(pod: &Value) -> String {
     let bound = pod["spec"]["nodeName"].as_str();
     let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
@@ -206,7 +206,7 @@ pub(crate) fn target(pod: &Value) -> String {
     bound.or_else(pinned).unwrap_or_default().to_owned()
 }
 
-/// A DaemonSet `agent` of Pods labelled `app=agent`.
+/// A DaemonSet `agent` with the selector `app=agent` and the image `img:1`. `spec` is merged into its spec.
 pub(crate) fn set(spec: Value) -> Value {
     let mut set = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": NS},
@@ -226,14 +226,14 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// An orphan on the node that `agent` selects, as an earlier DaemonSet leaves it behind.
+/// A Pod without a controller on the node. It matches the selector of `agent`, as if an earlier DaemonSet had left it behind.
 pub(crate) fn orphan(name: &str, node: &str) -> Value {
     let labels = json!({"app": "agent", "controller-revision-hash": "old"});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": labels},
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "img:0"}]}})
 }
 
-/// A rolling update with these limits.
+/// A spec with a rolling update with these limits, for [`set`].
 pub(crate) fn limits(max_unavailable: Value, max_surge: Value) -> Value {
     let rolling = json!({"maxUnavailable": max_unavailable, "maxSurge": max_surge});
     json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})

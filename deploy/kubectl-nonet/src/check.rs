@@ -1,4 +1,4 @@
-//! Judges facts and makes findings. Pure: no I/O, no clock.
+//! Derives findings from the facts about a cluster. Pure: without I/O and clocks.
 
 mod certificates;
 mod clocks;
@@ -28,7 +28,7 @@ pub(crate) use election::needs_second_reading;
 /// The comments of the variants are shown in the help of `--before`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Stage {
-    /// No operation: the running cluster is judged.
+    /// No operation is planned: the check judges the running cluster.
     #[default]
     #[value(skip)]
     Running,
@@ -40,7 +40,7 @@ pub enum Stage {
     Removal,
 }
 
-/// Returns all findings, grouped by topic.
+/// Returns all findings, grouped by topic. `stage` decides which findings are problems.
 pub fn check(facts: &Facts, stage: Stage) -> Vec<Finding> {
     let installations = installation::all(facts);
     let mut findings = Vec::new();
@@ -55,7 +55,7 @@ pub fn check(facts: &Facts, stage: Stage) -> Vec<Finding> {
     findings
 }
 
-/// Returns [`Status::Problem`] if `stage` is the operation `by`, which has the requirement; otherwise the given status.
+/// Returns the status of an unmet requirement: [`Status::Problem`] before the operation `by`, which needs it, else `otherwise`.
 fn needed(stage: Stage, by: Stage, otherwise: Status) -> Status {
     if stage == by { Status::Problem } else { otherwise }
 }

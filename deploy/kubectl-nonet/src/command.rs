@@ -15,7 +15,7 @@ use crate::{
 /// Exit code if the command cannot start: wrong usage, unusable kubeconfig, no connection.
 const CANNOT_BEGIN: u8 = 2;
 
-/// Text at the end of the help.
+/// Text that `--help` and `-h` print after the flags.
 const AFTER_HELP: &str = "\
 Status of a line:
   ok       as expected
@@ -106,7 +106,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.map_err(|why| why.to_string()).and_then(|runtime| runtime.block_on(run(check))) {
         Ok((text, code)) => {
-            // A reader that closes the pipe early is no error.
+            // It is no error if a reader closes the pipe early.
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::from(code)
         }

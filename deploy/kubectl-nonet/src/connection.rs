@@ -15,22 +15,22 @@ use x509_cert::{Certificate as X509, der::Decode as _};
 
 use crate::facts::{Certificate, Read, Unreadable, one_line};
 
-/// Why a connection cannot be opened.
+/// Reasons why a connection cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kubeconfig cannot be used.
+    /// The kubeconfig is missing or invalid. Holds the message.
     #[error("cannot use the kubeconfig: {0}")]
     Kubeconfig(String),
-    /// The credentials of the kubeconfig cannot be used.
+    /// The client cannot be created, for example because a key is invalid. Holds the message.
     #[error("cannot use the credentials of the kubeconfig: {0}")]
     Credentials(String),
 }
 
 /// A client for one cluster, with its credentials.
 pub struct Connection {
-    /// Client for all requests.
+    /// Sends all requests except the TLS handshake of [`Connection::serving_certificate`].
     pub client: Client,
-    /// Timeout of each request.
+    /// Maximum duration of each request and of the TLS handshake.
     pub timeout: Duration,
     config: Config,
 }
@@ -46,7 +46,7 @@ impl Connection {
                 Config::from_custom_kubeconfig(file, &options).await.map_err(|why| refuse(&why))?
             }
             None if context.is_some() => Config::from_kubeconfig(&options).await.map_err(|why| refuse(&why))?,
-            // The error combines errors of the kubeconfig and of the Pod's own credentials. Its source is the error of the kubeconfig.
+            // The error of `infer` combines two errors: of the kubeconfig, its source, and of the Pod's credentials.
             None => Config::infer().await.map_err(|why| refuse(why.source().unwrap_or(&why)))?,
         };
         config.connect_timeout = Some(timeout);

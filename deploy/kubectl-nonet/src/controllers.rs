@@ -2,7 +2,7 @@
 //!
 //! A test in `e2e/tests/check.rs` compares this list with the controllers themselves.
 
-/// Static description of a controller.
+/// Name, loops and main rights of one controller of Nonet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
     /// Name of the controller and of its Lease.
@@ -28,7 +28,7 @@ const fn may(verb: &'static str, group: &'static str, resource: &'static str) ->
     Right { group, resource, verb }
 }
 
-/// All nine controllers.
+/// All nine controllers of Nonet, each with its loops and main rights.
 pub const ALL: &[Controller] = &[
     Controller {
         name: "deployment-controller",
@@ -117,16 +117,16 @@ pub const ALL: &[Controller] = &[
     },
 ];
 
-/// Label of all objects of a controller, with the name of the controller.
+/// Key of the label that contains the name of the controller. All objects of a controller have the label.
 pub const NAME: &str = "app.kubernetes.io/name";
-/// Label that distinguishes Deployments, shadows, static Pods and rescue Pods.
+/// Key of the label that distinguishes Deployments, shadows, static Pods and rescue Pods of a controller.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Label selector of all objects of Nonet.
 pub const SELECTOR: &str = "app.kubernetes.io/part-of=nonet";
 /// Namespace of kube-controller-manager, and of Nonet in the default overlays.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
-/// Returns the controller that replaces a loop.
+/// Returns the controller that replaces the loop `name` of kube-controller-manager; `None` if no controller of Nonet does.
 pub fn of_loop(name: &str) -> Option<&'static Controller> {
     ALL.iter().find(|controller| controller.loops.contains(&name))
 }

@@ -1,4 +1,4 @@
-//! Facts about a cluster: everything that was read, before it is judged.
+//! Facts about a cluster: the input of the check, as read from the API server and the command line.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -15,12 +15,12 @@ use k8s_openapi::api::{
 /// A fact, or the reason why the fact could not be read.
 pub type Read<T> = Result<T, Unreadable>;
 
-/// Why a fact could not be read.
+/// Reasons why a fact could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// The API server denied the request (403).
     Forbidden {
-        /// Verb of the request.
+        /// Verb of RBAC that the caller lacks: `get`, `list` or `create`.
         verb: &'static str,
         /// Resource in the form that `kubectl auth can-i` takes.
         resource: &'static str,
@@ -66,7 +66,7 @@ impl Unreadable {
     }
 }
 
-/// All facts that the check needs.
+/// The input of [`check`](crate::check::check). A fact that could not be read is an `Err`.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Namespaces with objects of Nonet. If there are none, the namespace that was searched. Never empty.
@@ -85,11 +85,11 @@ pub struct Facts {
     pub budgets: Read<Vec<PodDisruptionBudget>>,
     /// Lease of each controller in each of `namespaces`.
     pub leases: Vec<NamedLease>,
-    /// Facts about kube-controller-manager.
+    /// Flags, leader and nodes of kube-controller-manager, which may run the loops of Nonet.
     pub manager: BuiltInFacts,
-    /// Events on Leases, among them those with which controllers report a second writer.
+    /// Events about Leases. With such an Event, a controller reports that another manager runs the same loop (a second writer).
     pub second_writers: Read<Vec<Event>>,
-    /// All roles and bindings of Nonet.
+    /// Roles and bindings with the labels of Nonet.
     pub roles: Roles,
     /// Results of the access reviews, one for each installed controller and namespace.
     pub reviews: Vec<Review>,
@@ -113,7 +113,7 @@ pub struct Times {
 pub struct NamedLease {
     /// Name of the Lease and of the controller.
     pub name: &'static str,
-    /// Namespace of the Lease.
+    /// Namespace of the Lease, one of [`Facts::namespaces`].
     pub namespace: String,
     /// Result of the reads; `None` if the Lease does not exist.
     pub reading: Read<Option<LeaseReading>>,
@@ -131,7 +131,7 @@ pub struct LeaseReading {
 }
 
 impl LeaseReading {
-    /// Returns `spec.renewTime`.
+    /// Returns `spec.renewTime` of the last read; `None` if no leader has renewed the Lease.
     pub(crate) fn renewed(&self) -> Option<Timestamp> {
         self.lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
     }
@@ -146,7 +146,7 @@ pub struct Before {
     pub at: Timestamp,
 }
 
-/// What the API shows of kube-controller-manager, and what the caller states.
+/// Facts about kube-controller-manager, from the API and from the command line.
 #[derive(Clone, Debug)]
 pub struct BuiltInFacts {
     /// Lease `kube-controller-manager` in `kube-system`.
@@ -157,7 +157,7 @@ pub struct BuiltInFacts {
     pub nodes: Read<Vec<Node>>,
     /// ConfigMap `kubeadm-config` in `kube-system`; `None` on clusters without kubeadm.
     pub kubeadm: Read<Option<ConfigMap>>,
-    /// Value of `--built-in-controllers`, for a manager that the API does not show.
+    /// Value of `--built-in-controllers`, for a kube-controller-manager that the API does not show; `None` without the flag.
     pub stated: Option<Stated>,
 }
 
@@ -170,14 +170,14 @@ pub enum Stated {
     Controllers(Controllers),
 }
 
-/// Roles and bindings with the labels of Nonet.
+/// Roles and bindings that have the label `app.kubernetes.io/part-of=nonet`.
 #[derive(Clone, Debug)]
 pub struct Roles {
-    /// Names of ClusterRoles.
+    /// Names of the ClusterRoles, without their rules.
     pub cluster_roles: Read<BTreeSet<String>>,
-    /// ClusterRoleBindings with their subjects.
+    /// ClusterRoleBindings with role and subjects.
     pub cluster_bindings: Read<Vec<ClusterRoleBinding>>,
-    /// Namespaces and names of Roles.
+    /// Namespace and name of each Role, without its rules.
     pub roles: Read<BTreeSet<(String, String)>>,
     /// RoleBindings in the namespaces of Nonet.
     pub bindings: Read<Vec<RoleBinding>>,
@@ -186,9 +186,9 @@ pub struct Roles {
 /// Result of the access reviews for one controller.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// Name of the controller.
+    /// Name of an installed controller.
     pub controller: &'static str,
-    /// Rights that the controller lacks, such as `create pods`.
+    /// Rights that the API server does not grant the controller, such as `create pods`.
     pub denied: Read<Vec<String>>,
 }
 

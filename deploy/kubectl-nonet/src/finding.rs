@@ -1,4 +1,4 @@
-//! Findings of a check, with remedies.
+//! The results of a check, with severity and remedy, and the exit code.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// The expected state.
+    /// The cluster is in the expected state.
     Ok,
-    /// Worth knowing. Nothing needs to be done.
+    /// The state is worth knowing. Nothing needs to be done.
     Info,
-    /// Works now, but may fail later.
+    /// The cluster works now, but may fail later.
     Warning,
     /// A fact could not be read.
     Unknown,
-    /// Does not work, or is dangerous.
+    /// A part of the cluster does not work, or is in danger.
     Problem,
 }
 
@@ -54,10 +54,10 @@ impl fmt::Display for Topic {
     }
 }
 
-/// One result of a check.
+/// A statement about the cluster, with severity and remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Severity of the finding.
+    /// Severity; the highest severity of all findings decides the exit code.
     pub status: Status,
     /// Part of the check that made the finding; findings are grouped by it.
     pub topic: Topic,
@@ -76,7 +76,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Returns an empty collection.
+    /// Creates an empty collection for findings of `topic`.
     pub fn of(topic: Topic) -> Self {
         Self { topic, list: Vec::new() }
     }
@@ -87,27 +87,27 @@ impl Findings {
         self.list.push(Finding { status, topic: self.topic, found: found.into(), remedy });
     }
 
-    /// Adds a finding with [`Status::Ok`].
+    /// Adds a finding with [`Status::Ok`], which has no remedy.
     pub fn ok(&mut self, found: impl Into<String>) {
         self.add(Status::Ok, found, "");
     }
 
-    /// Adds a finding with [`Status::Info`].
+    /// Adds a finding with [`Status::Info`], which has no remedy.
     pub fn info(&mut self, found: impl Into<String>) {
         self.add(Status::Info, found, "");
     }
 
-    /// Adds a finding with [`Status::Warning`].
+    /// Adds a finding with [`Status::Warning`], and the remedy that prevents a failure.
     pub fn warning(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Warning, found, remedy);
     }
 
-    /// Adds a finding with [`Status::Problem`].
+    /// Adds a finding with [`Status::Problem`]. The exit code becomes 1.
     pub fn problem(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Problem, found, remedy);
     }
 
-    /// Adds a finding with [`Status::Unknown`].
+    /// Adds a finding with [`Status::Unknown`]. The exit code becomes 3 unless there is a problem.
     pub fn unknown(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Unknown, found, remedy);
     }
@@ -117,7 +117,7 @@ impl Findings {
         self.unknown(format!("cannot tell {what}: {why}"), why.remedy());
     }
 
-    /// Returns the findings.
+    /// Returns the findings in the order in which they were added.
     pub fn into_list(self) -> Vec<Finding> {
         self.list
     }

@@ -26,12 +26,12 @@ use crate::{
     facts::{Before, BuiltInFacts, Facts, LeaseReading, NamedLease, Read, Roles, Stated, Times, Unreadable},
 };
 
-/// Pause between two readings of a Lease, a little longer than the time between two renewals of a leader.
+/// Pause between two readings of a Lease: a little longer than the two seconds between two renewals of a leader.
 const PAUSE: Duration = Duration::from_millis(2_600);
 /// Label selectors of the Pods of kube-controller-manager: the first on kubeadm, the second on kOps and Talos.
 const MANAGER_SELECTORS: [&str; 2] = ["component=kube-controller-manager", "k8s-app=kube-controller-manager"];
 const MANAGER_LEASE: &str = "kube-controller-manager";
-/// Most requests in flight for Leases, and for reviews.
+/// Maximum number of concurrent requests for Leases, and of concurrent access reviews.
 const AT_ONCE: usize = 8;
 
 /// Input of [`gather`] from the command line.
@@ -39,7 +39,7 @@ const AT_ONCE: usize = 8;
 pub struct Request {
     /// Namespace of Nonet; `None` searches all namespaces.
     pub namespace: Option<String>,
-    /// The caller's statement about kube-controller-manager.
+    /// The caller's statement about kube-controller-manager; `None` without one.
     pub stated: Option<Stated>,
 }
 
@@ -99,7 +99,7 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: Request) ->
     })
 }
 
-/// Reads version and time of the API server. A refused version is an `Err` among the facts; no answer is an error.
+/// Reads version and time of the API server. Fails without an answer. If the server refuses, only the version is an `Err`.
 async fn version(connection: &Connection, clock: &Clock) -> Result<(Read<String>, Read<Times>), Unreadable> {
     let before = clock.now();
     let (version, date) = connection.version().await?;
@@ -112,7 +112,7 @@ async fn version(connection: &Connection, clock: &Clock) -> Result<(Read<String>
     Ok((version, clocks))
 }
 
-/// Returns name and namespace of each installed controller. Shadows do not count.
+/// Returns name and namespace of each installed controller. Shadows, which write nothing, do not count.
 fn installed<'a>(found: &[&'a ObjectMeta]) -> BTreeSet<(&'a str, &'a str)> {
     let controller = |metadata: &&'a ObjectMeta| {
         let labels = metadata.labels.as_ref()?;
@@ -142,7 +142,7 @@ async fn lease(
     Ok(lease.map(|lease| LeaseReading { lease, at: now(), before: None }))
 }
 
-/// Reads doubtful Leases a second time, after one pause for all of them.
+/// Reads the Leases with a doubtful time of renewal a second time, after one pause for all of them.
 async fn read_again(
     connection: &Connection,
     clock: &Clock,
@@ -206,7 +206,7 @@ async fn roles(connection: &Connection, namespaces: &[String]) -> Roles {
     }
 }
 
-/// Lists objects in several namespaces.
+/// Lists the objects of a kind in each of `namespaces`. One failed list is an `Err` for all.
 async fn in_all<K: read::Readable>(
     connection: &Connection,
     namespaces: &[String],

@@ -1,4 +1,4 @@
-//! `kubectl nonet` checks a cluster that runs Nonet, or that is going to run it.
+//! `kubectl nonet` checks a cluster that runs Nonet, or that is to run Nonet.
 //!
 //! # What it promises
 //!

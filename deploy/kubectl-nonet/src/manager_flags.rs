@@ -3,7 +3,7 @@
 use common::built_in_flags::{Controllers, flag};
 use serde_json::Value;
 
-/// Whether a command line switches leader election off. Such a manager has no Lease.
+/// Whether the command line of a kube-controller-manager disables leader election. A manager without election has no Lease.
 pub fn without_election(command_line: &[String]) -> bool {
     flag(command_line, "leader-elect").last().is_some_and(|value| value == "false")
 }

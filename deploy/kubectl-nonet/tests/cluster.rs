@@ -23,7 +23,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster after the hand-over of deployment-controller.
+    /// Creates a cluster in which Nonet runs deployment-controller, and kube-controller-manager all other loops.
     async fn handed_over(name: &str) -> Self {
         let sandbox = Sandbox::builder().rbac(true).build();
         let server = sandbox.serve(([127, 0, 0, 1], 0).into(), Tls::On).await.unwrap();
@@ -52,7 +52,7 @@ impl Cluster {
         self.sandbox.apply(object).await.unwrap();
     }
 
-    /// Replaces the Pod of kube-controller-manager by one with this value of `--controllers`.
+    /// Replaces the Pod of kube-controller-manager by a Pod with this value of `--controllers`.
     async fn manager(&self, controllers: &str) {
         drop(self.sandbox.delete("pods", Some("kube-system"), "kube-controller-manager-cp-0").await);
         self.apply(json!({

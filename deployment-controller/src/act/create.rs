@@ -1,7 +1,7 @@
 //! Creates the new ReplicaSet exactly once.
 //!
-//! Its name follows from the template, so the server refuses a second creation. After a refused or unanswered creation the
-//! ReplicaSet is read live, because the cache may not show yet what another attempt or another process created.
+//! The name of the ReplicaSet follows from the template, so the server refuses a second creation. After a refused or unanswered
+//! creation, the ReplicaSet is read from the API server, because the cache may not show yet that it exists.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,13 +26,13 @@ struct List {
 }
 
 impl Rollout<'_> {
-    /// Creates the new ReplicaSet, unless an earlier leader has done so.
+    /// Creates the new ReplicaSet. Ends the sync instead if an earlier leader has created one that the cache does not hold.
     pub(super) async fn create(&mut self, step: &Step, name: &Arc<str>, body: &Value) -> Result<(), Stop> {
         if !self.snapshot.shows_predecessors_sets {
             self.look_for_unseen_set(name).await?;
         }
         let request = Request::create(REPLICA_SETS, &self.meta().namespace, name, self.io.body(|| body));
-        // The next sync waits only for the created ReplicaSet; its name prevents a second creation.
+        // With `Role::Itself`, the next sync waits only for the created ReplicaSet. Its name prevents a second creation.
         let refusal = match self.io.send(request.role(Role::Itself).because(step.reason())).await {
             Ok(created) => {
                 self.created = created.fields;
@@ -66,7 +66,7 @@ impl Rollout<'_> {
         Err(Stop::End(Requeue::After(Duration::ZERO)))
     }
 
-    /// Reads the existing ReplicaSet with the name of the new one and decides whether it can be used.
+    /// Reads the existing ReplicaSet with the name of the new one, and decides whether the existing one can be used.
     async fn read_namesake(&mut self, step: &Step, name: &Arc<str>, refusal: Refusal) -> Result<(), Stop> {
         let is_unanswered = refusal.class == Class::Unknown;
         let live =
@@ -92,14 +92,14 @@ impl Rollout<'_> {
                 self.created = Fields { name, uid, version };
                 Ok(())
             }
-            // The cache does not show the ReplicaSet yet.
+            // The sync ends, because the cache does not show the ReplicaSet yet.
             Namesake::Ours | Namesake::Adoptable => Err(Stop::End(Requeue::After(Duration::ZERO))),
             Namesake::Foreign if is_unanswered => Err(self.refused(step, &refusal)),
             Namesake::Foreign => Err(self.not_created(step, name, &refusal, &CreateFailure::Collision)),
         }
     }
 
-    /// Returns the failure of a creation with the steps that report it. Errors of those steps do not change the result.
+    /// Returns the failure of a creation, with the steps that report it. Errors of these steps do not change the result.
     fn not_created(&self, step: &Step, name: &str, refusal: &Refusal, failure: &CreateFailure) -> Stop {
         Stop::NotCreated(self.failed(step, refusal), create::failed(self.snapshot, &self.status, name, failure))
     }

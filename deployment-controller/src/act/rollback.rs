@@ -1,7 +1,7 @@
 //! Restores the template of an old ReplicaSet in the Deployment.
 //!
-//! A merge patch cannot replace a nested object as a whole. The Deployment is therefore read live, changed, and written back with
-//! all other fields as they were, including fields that this version does not know.
+//! A merge patch cannot replace a nested object as a whole. The Deployment is therefore read from the API server, changed, and
+//! written back with all other fields as they were, including fields unknown to this version.
 
 use common::{
     io::{Failed, Fields, Request, Role},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Rollout<'_> {
-    /// Gives the Deployment the template of a ReplicaSet, unless one of the two has changed since the snapshot.
+    /// Gives the Deployment the template of a ReplicaSet. Fails if the Deployment was changed, or the ReplicaSet was replaced.
     pub(super) async fn roll_back(&self, step: &Step, SetRef { name, uid }: &SetRef) -> Result<Fields, Stop> {
         let (io, meta) = (self.io, self.meta());
         let unread = |what: &str, name: &str| format!("cannot read {what} {name}");
@@ -26,7 +26,7 @@ impl Rollout<'_> {
         let live = live.map_err(|refusal| Failed::request(&unread("Deployment", &meta.name), &refusal))?;
         let set = io.send_and_read::<Value>(self.get_set(name).because("its template is restored")).await;
         let set = set.map_err(|refusal| Failed::request(&unread("ReplicaSet", name), &refusal))?;
-        // A forecast reads nothing and assumes that both objects are as in the cache.
+        // A forecast, which sends no requests, assumes that the Deployment and the ReplicaSet are as in the cache.
         let mut deployment = live.unwrap_or_default();
         if let Some(set) = set {
             if !self.is_as_judged(&deployment, &set, uid) {
@@ -41,7 +41,7 @@ impl Rollout<'_> {
         Ok(answer.fields)
     }
 
-    /// Returns whether the live Deployment has the version that this sync knows and the ReplicaSet has the expected UID.
+    /// Returns whether the Deployment on the server has the version that this sync knows, and the ReplicaSet has the UID `uid`.
     fn is_as_judged(&self, deployment: &Value, set: &Value, uid: &Uid) -> bool {
         let is = |object: &Value, uid: &Uid| object["metadata"]["uid"] == uid.to_string();
         let version = Version::parse(deployment["metadata"]["resourceVersion"].as_str().unwrap_or_default());
@@ -49,8 +49,8 @@ impl Rollout<'_> {
     }
 }
 
-/// Gives a Deployment the template and annotations of a ReplicaSet. Of its own annotations, the Deployment keeps only those that
-/// are never copied.
+/// Gives a Deployment the template and the annotations of a ReplicaSet. The Deployment keeps only those of its annotations that
+/// are excluded from copying.
 fn restore(deployment: &mut Value, set: &Value) {
     let mut template = set["spec"]["template"].clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {

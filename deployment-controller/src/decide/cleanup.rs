@@ -5,8 +5,8 @@ use crate::{
     plan::{Action, SetRef, Step},
 };
 
-/// Plans the deletion of the oldest revisions beyond the limit that have no Pods. An old ReplicaSet with Pods counts towards the
-/// excess, and no younger one is deleted in its place.
+/// Plans the deletion of the ReplicaSets with the lowest revisions beyond the limit. A ReplicaSet with Pods is kept, and no
+/// younger ReplicaSet is deleted in its place.
 ///
 /// Upstream: `cleanupDeployment`.
 pub fn clean_up(draft: &mut Draft<'_>) {

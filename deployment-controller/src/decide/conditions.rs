@@ -41,7 +41,7 @@ pub fn progressing(reason: &str, message: &str, now: Timestamp) -> Condition {
     Condition::new(PROGRESSING, status, reason, message, now).updated_at(now)
 }
 
-/// Returns the condition `Available`.
+/// Returns the condition `Available`; it is True if `enough` Pods are available, else False.
 pub fn available(enough: bool, now: Timestamp) -> Condition {
     let (status, reason, message) = if enough {
         (TRUE, MINIMUM_REPLICAS_AVAILABLE, "Deployment has minimum availability.")
@@ -64,7 +64,7 @@ pub fn replica_failure(of_set: &Condition) -> Condition {
     }
 }
 
-/// Returns the condition `Progressing` of a status.
+/// Returns the condition `Progressing` of a status; `None` if the status lacks it.
 pub fn progress(status: &DeploymentStatus) -> Option<&Condition> {
     conditions::get(&status.conditions, PROGRESSING)
 }
@@ -74,7 +74,7 @@ pub fn progress_is(status: &DeploymentStatus, reason: &str) -> bool {
     progress(status).is_some_and(|condition| condition.reason == reason)
 }
 
-/// Sets a condition. Returns whether the status changed.
+/// Adds or replaces a condition. Returns whether the status changed.
 pub fn set(status: &mut DeploymentStatus, condition: Condition) -> bool {
     conditions::set_for_deployment(&mut status.conditions, condition) == conditions::Change::Changed
 }

@@ -1,4 +1,4 @@
-//! Creating the ReplicaSet of the current template.
+//! Plans the creation of the ReplicaSet of the current template.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,17 +24,17 @@ const SPOILED_LIMIT: usize = 5;
 /// Maximum length of an object name in bytes.
 const NAME_LIMIT: usize = 253;
 
-/// Why a creation failed.
+/// Why the creation of a ReplicaSet failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreateFailure {
-    /// Another object has the name.
+    /// Another object has the name of the new ReplicaSet.
     Collision,
     /// The server refused the creation, with this message.
     Refused(String),
 }
 
-/// Plans the creation of the new ReplicaSet with its Event and status. Plans the report of a failure instead if too many
-/// ReplicaSets were stored with a different template.
+/// Plans the creation of the new ReplicaSet, with its Event and the new status. If too many ReplicaSets were stored with a
+/// different template, plans the report of a failure instead.
 ///
 /// Upstream: `getNewReplicaSet`.
 pub fn create(draft: &mut Draft<'_>) {
@@ -74,8 +74,8 @@ pub fn create(draft: &mut Draft<'_>) {
     draft.write(status, Some(next), "a rollout begins");
 }
 
-/// Returns the steps that report a failed creation of `set`; after them the sync fails. `status` is the last status that this
-/// sync has written.
+/// Returns the steps that report a failed creation of `set`; after these steps the sync fails. `status` is the last status that
+/// this sync has written.
 pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure: &CreateFailure) -> Vec<Step> {
     let mut new = status.clone();
     match failure {
@@ -106,11 +106,11 @@ pub enum Namesake {
     Ours,
     /// An orphan with the current template, which the Deployment can adopt.
     Adoptable,
-    /// Any other ReplicaSet.
+    /// A ReplicaSet with another template, or one that the Deployment can neither use nor adopt.
     Foreign,
 }
 
-/// Classifies a ReplicaSet that was read live.
+/// Classifies a ReplicaSet that was read from the API server.
 pub fn namesake(snapshot: &Snapshot, live: &ReplicaSet) -> Namesake {
     let (deployment, meta) = (&snapshot.deployment, &live.metadata);
     if !live.spec.template.is_of(&deployment.spec.template) {
@@ -127,8 +127,8 @@ fn refusal(set: &str, why: &str) -> String {
     format!("Failed to create new replica set {set:?}: {why}")
 }
 
-/// Returns whether the current name and the names tried before it all belong to ReplicaSets that this Deployment created from its
-/// template, although each was stored with a different template. Another creation would not help then.
+/// Returns whether the current name and the names tried before it all belong to ReplicaSets that this Deployment created from
+/// its template, although each was stored with a different template. In that case another creation would not help.
 fn is_hopeless(draft: &Draft<'_>) -> bool {
     let owned: Vec<&str> = draft.sets.iter().map(|set| &*set.name).collect();
     let mut count = Some(draft.status.collision_count);
@@ -138,7 +138,7 @@ fn is_hopeless(draft: &Draft<'_>) -> bool {
         if !owned.contains(&&*name) {
             return false;
         }
-        // The first collision sets the absent count to 1.
+        // The first collision changes an absent count to 1, so the value before 1 is `None`.
         count = tried.map(|n| (n > 1).then_some(n - 1));
     }
     true

@@ -1,4 +1,4 @@
-//! The working copy on which a plan is made.
+//! The working copy of ReplicaSets and status on which a plan is made.
 
 use std::{
     collections::BTreeMap,
@@ -26,8 +26,8 @@ pub struct Set<'a> {
     pub source: Option<&'a ReplicaSet>,
     /// Desired number of Pods after the steps planned so far.
     pub replicas: i64,
-    /// Desired number of Pods that the status of this sync counts: the size before this plan changed it, or the size of a created
-    /// one.
+    /// Desired number of Pods that the status of this sync counts: the size before this plan, or the first size of a ReplicaSet
+    /// that this plan creates.
     pub counted: i64,
     /// Annotations that this plan adds or overwrites.
     annotations: BTreeMap<String, String>,
@@ -50,13 +50,13 @@ impl<'a> Set<'a> {
         self.annotations.get(key).map_or_else(|| self.source?.metadata.annotations.get(key), |value| Some(value))
     }
 
-    /// Returns an annotation that is a number of replicas: decimal digits only, and at most `i32::MAX`.
+    /// Returns an annotation as a number of replicas; `None` unless it consists of decimal digits and is at most `i32::MAX`.
     pub fn replicas_annotation(&self, key: &str) -> Option<i64> {
         let text = self.annotation(key).filter(|t| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit()))?;
         text.parse().ok().filter(|n| *n <= i64::from(i32::MAX))
     }
 
-    /// Returns the revision: 0 without the annotation, `None` if it is not an integer.
+    /// Returns the revision: 0 without the annotation, `None` if the annotation is not an integer.
     pub fn revision(&self) -> Option<i64> {
         self.annotation(REVISION).map_or(Some(0), |text| text.parse().ok())
     }
@@ -81,7 +81,7 @@ impl<'a> Set<'a> {
         self.available().min(self.replicas)
     }
 
-    /// Returns the sort key for the order of creation. The time is `None` for a ReplicaSet that this plan creates.
+    /// Returns a sort key for the order of creation. The time is `None` for a ReplicaSet that this plan creates.
     pub fn age(&self) -> (Option<Timestamp>, &str) {
         (self.source.and_then(|source| source.metadata.created), &self.name)
     }
@@ -95,7 +95,7 @@ impl<'a> Set<'a> {
 /// A plan under construction, with the state of the objects after its steps.
 #[derive(Debug)]
 pub struct Draft<'a> {
-    /// The input of the decision.
+    /// The snapshot from which the plan is made.
     pub snapshot: &'a Snapshot,
     /// The claimed ReplicaSets by creation time and name; a ReplicaSet that this plan creates comes last.
     pub sets: Vec<Set<'a>>,
@@ -111,7 +111,7 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Returns a draft without steps.
+    /// Returns a draft without steps, of the kept ReplicaSets in the snapshot.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let deployment = &snapshot.deployment;
         let sets: Vec<Set<'a>> = snapshot.claims.keep.iter().map(|set| Set::read(set)).collect();
@@ -193,7 +193,7 @@ impl<'a> Draft<'a> {
         *status != self.status
     }
 
-    /// Appends a step that writes status and revision, unless both are stored already. Returns whether a step was added.
+    /// Appends a step that writes status and revision if they differ from the stored ones. Returns whether a step was added.
     pub fn write(&mut self, status: DeploymentStatus, revision: Option<String>, why: &str) -> bool {
         let revision = revision.filter(|revision| self.revision.as_ref() != Some(revision));
         if !self.is_news(&status) && revision.is_none() {
@@ -222,7 +222,7 @@ impl<'a> Draft<'a> {
         self.failure.is_some()
     }
 
-    /// Returns the finished plan.
+    /// Returns the plan. Its requeue comes no later than the next attempt of a refused release.
     pub fn finish(self, situation: Situation, waiting: Vec<Why>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_again) {
             (Requeue::AsPlanned, Some(again)) => Requeue::After(again),

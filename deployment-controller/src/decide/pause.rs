@@ -7,7 +7,7 @@ use crate::decide::{
     draft::Draft,
 };
 
-/// Plans the condition for the start or the end of a pause. A rollout that already exceeded its deadline keeps that condition.
+/// Plans the condition `Progressing` for the start or the end of a pause. An exceeded deadline stays in the condition.
 ///
 /// Upstream: `checkPausedConditions`.
 pub fn note(draft: &mut Draft<'_>) {

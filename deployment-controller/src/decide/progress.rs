@@ -37,7 +37,7 @@ pub fn write(draft: &mut Draft<'_>) {
     let written = draft.write(status, None, "counts, availability or progress changed");
     if let Some(deadline) = draft.spec().deadline() {
         let requeue = next_look(draft, deadline);
-        // The event of the status write enqueues the key earlier; this delay only covers a missing event.
+        // The event of the status write enqueues the Deployment earlier; this delay only covers a missing event.
         let requeue =
             if written && requeue == Requeue::RateLimited { Requeue::After(Duration::from_secs(2)) } else { requeue };
         draft.look_again(requeue);
@@ -78,7 +78,7 @@ fn estimate(draft: &Draft<'_>, status: &mut DeploymentStatus, deadline: i64) {
     }
 }
 
-/// Returns whether any count improved. Upstream: `DeploymentProgressing`.
+/// Returns whether any count of the status improved. Upstream: `DeploymentProgressing`.
 fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
     new.updated_replicas > old.updated_replicas
         || new.replicas - new.updated_replicas < old.replicas - old.updated_replicas
@@ -95,16 +95,16 @@ fn has_timed_out(condition: &Condition, deadline: i64, now: Timestamp) -> bool {
     }
 }
 
-/// Returns the time until the deadline; negative after it.
+/// Returns the time until the progress deadline; negative after the deadline.
 fn left(condition: &Condition, deadline: i64, now: Timestamp) -> SignedDuration {
     let since = condition.last_update_time.unwrap_or(Timestamp::MIN);
     SignedDuration::from_secs(deadline).saturating_sub(now.duration_since(since))
 }
 
-/// Returns when to check whether the deadline has passed.
+/// Returns when to check whether the progress deadline has passed.
 ///
-/// No check is needed after a complete rollout, because it cannot time out. Upstream: `requeueStuckDeployment`, which then
-/// requeues as fast as the queue allows.
+/// No check is needed after a rollout that was complete, because it cannot time out. Upstream's `requeueStuckDeployment`
+/// requeues such a rollout as fast as the queue allows if Pods are lost later.
 fn next_look(draft: &Draft<'_>, deadline: i64) -> Requeue {
     let Some(condition) = conditions::progress(&draft.status) else { return Requeue::AsPlanned };
     let settled = [NEW_REPLICA_SET_AVAILABLE, PROGRESS_DEADLINE_EXCEEDED].contains(&condition.reason.as_str());
@@ -117,7 +117,7 @@ fn next_look(draft: &Draft<'_>, deadline: i64) -> Requeue {
     }
 }
 
-/// Returns the `ReplicaFailure` condition to copy: that of the new ReplicaSet, or else the first one of the old ReplicaSets.
+/// Returns the `ReplicaFailure` condition to copy: from the new ReplicaSet, or else from the oldest ReplicaSet that has one.
 fn replica_failure<'d>(draft: &'d Draft<'_>) -> Option<&'d Condition> {
     let mut sets = draft.new_set().into_iter().chain(draft.old_sets());
     sets.find_map(|set| list::get(&set.status().conditions, REPLICA_FAILURE))

@@ -1,4 +1,4 @@
-//! Invariants of every plan, while users, the ReplicaSet controller and time change the objects at random.
+//! Checks invariants of every plan, while users, the ReplicaSet controller and time change the objects at random.
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ enum Happening {
         set: usize,
         size: i64,
     },
-    /// Sets the number of unfinished Pods of a ReplicaSet.
+    /// The number of unfinished Pods of a ReplicaSet changes.
     Linger {
         set: usize,
         count: usize,
@@ -110,7 +110,7 @@ fn number(set: &Value, pointer: &str) -> i64 {
     set.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Checks the invariants of one plan while it is applied to `before`.
+/// Checks the invariants of one plan, and returns the objects after its writes.
 fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
     let snapshot = before.snapshot();
     let (limits, spec) = (snapshot.limits, &snapshot.deployment.spec);
@@ -119,7 +119,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
     let new = new.map(|set| set.metadata.name.to_string());
     let total = |world: &World| world.sets.iter().map(|set| number(set, "/spec/replicas")).sum::<i64>();
 
-    // Invariants 1, 2 and 3 hold after every write.
+    // Invariants 1 to 3, after every write: few surplus Pods, enough available Pods, and no new beside old Pods (`Recreate`).
     let mut world = before.clone();
     for step in &plan.steps {
         let was = world.clone();
@@ -159,7 +159,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
             }
         }
     }
-    // Invariant 4: no action touches a template or selector. Invariant 6: a deleted ReplicaSet is idle and never the new one.
+    // Invariant 6: a deleted ReplicaSet is idle and never the new one.
     for name in plan.deleted() {
         let set = before.sets.iter().find(|set| set["metadata"]["name"] == *name).unwrap();
         prop_assert_ne!(Some(&name), new.as_ref());
@@ -190,7 +190,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
     let told = plan.events().iter().filter(|event| event.starts_with("Scaled")).count();
     let created = plan.created().is_some_and(|(_, body)| body["spec"]["replicas"] != 0);
     prop_assert_eq!(told, plan.sizes().len() + usize::from(created));
-    // Invariant 12: when the progress deadline may be reported as exceeded.
+    // Invariant 12: an exceeded deadline is not reported during a pause or after a complete rollout.
     let stored = progress(&snapshot.deployment.status).map(|c| c.reason.to_string()).unwrap_or_default();
     let exceeded = plan.statuses().iter().any(|(_, (reason, _))| reason == PROGRESS_DEADLINE_EXCEEDED);
     if exceeded && stored != PROGRESS_DEADLINE_EXCEEDED {
@@ -199,7 +199,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
     Ok(world)
 }
 
-/// Makes all Pods of every ReplicaSet available, and ends all surplus Pods.
+/// Makes all Pods of every ReplicaSet available, and removes all surplus Pods.
 fn heal(world: &mut World) {
     world.running.clear();
     for at in 0..world.sets.len() {
@@ -224,7 +224,7 @@ proptest! {
             let plan = world.plan();
             world = check(&world, &plan)?;
         }
-        // Once Pods start and end as they should, the rollout completes, and then the plan is empty.
+        // If Pods start and end as they should, the rollout completes, and then the plan is empty.
         world.spec["paused"] = json!(false);
         let mut left = 100;
         heal(&mut world);

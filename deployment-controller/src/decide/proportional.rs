@@ -7,8 +7,8 @@ use crate::{decide::draft::Draft, objects::MAX_REPLICAS};
 
 /// Returns the index and new size of each `active` ReplicaSet, in the order of the writes.
 ///
-/// Upstream: `scale`, `GetReplicaSetProportion`. These multiply in 32 bits, and exceed the maximum if a user has scaled a
-/// ReplicaSet directly.
+/// Upstream: `scale`, `GetReplicaSetProportion`. These functions multiply in 32 bits, and exceed the maximum if a user has
+/// scaled a ReplicaSet directly.
 pub fn sizes(draft: &Draft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
     let limits = draft.limits();
     let allowed = if limits.replicas == 0 { 0 } else { limits.most() };
@@ -19,7 +19,7 @@ pub fn sizes(draft: &Draft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
     if sizes.iter().map(|(_, size)| size).sum::<i64>() > allowed {
         sizes = share_out(draft, &order, to_add, |fraction| fraction.min(0));
     }
-    // ReplicaSets that scale down come first, to make room for the others.
+    // ReplicaSets that scale down come first, to make room for those that scale up.
     sizes.sort_by_key(|(at, size)| *size > draft.sets[*at].replicas);
     sizes
 }
@@ -43,11 +43,11 @@ fn share_out(draft: &Draft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> 
     sizes
 }
 
-/// Largest first; among equal sizes, the newest scales up first and the oldest scales down first.
+/// Returns the indexes by size, largest first. Among equal sizes, the newest scales up first and the oldest scales down first.
 fn order(draft: &Draft<'_>, active: &[usize], to_add: i64) -> Vec<usize> {
     let mut order = active.to_vec();
     let size = |at: &usize| Reverse(draft.sets[*at].replicas);
-    // Indexes follow creation time and then name.
+    // The indexes are in the order of creation time and then name.
     match to_add {
         1.. => order.sort_by_key(|at| (size(at), Reverse(*at))),
         0 => order.sort_by_key(|at| (Some(*at) == draft.new, Reverse(*at))),
@@ -56,7 +56,7 @@ fn order(draft: &Draft<'_>, active: &[usize], to_add: i64) -> Vec<usize> {
     order
 }
 
-/// Returns the change of a ReplicaSet's size in proportion to the change of the maximum; negative to scale down.
+/// Returns the change of a ReplicaSet's size in proportion to the change of the maximum number of Pods; negative to scale down.
 fn fraction(draft: &Draft<'_>, at: usize) -> i64 {
     let (limits, set) = (draft.limits(), &draft.sets[at]);
     if limits.replicas == 0 {
@@ -128,7 +128,7 @@ mod tests {
     /// DEPLOYMENT-81.
     #[test]
     fn a_set_scaled_by_hand_does_not_exceed_the_maximum() {
-        // The share is six times the size: upstream scales this ReplicaSet to 12 and the other one to 0.
+        // Upstream scales `hand` to 12, six times its size, and `new` to 0.
         let got = scaled(6, 0, &[("hand", 2, "1"), ("new", 6, "6")], 8);
         assert_eq!(got, [("hand".to_owned(), 2), ("new".to_owned(), 4)]);
     }

@@ -14,7 +14,7 @@ use crate::{
 /// Maximum length of the revision history in bytes. Upstream: `maxRevHistoryLengthInChars`.
 const MAX_REV_HISTORY_LENGTH_IN_CHARS: usize = 2000;
 
-/// Returns the revision after the highest one of the old ReplicaSets.
+/// Returns the next revision: the highest revision of the old ReplicaSets, plus 1.
 pub fn next(draft: &Draft<'_>) -> i64 {
     draft.old_sets().filter_map(Set::revision).max().unwrap_or(0).max(0).saturating_add(1)
 }
@@ -66,15 +66,15 @@ fn change(deployment: &Deployment, set: &Set<'_>, next: i64) -> SetChange {
     SetChange { size: None, annotations, min_ready_seconds: min_ready }
 }
 
-/// Returns the annotations of the Deployment that are missing or different in `known`. Removals are not copied.
+/// Returns the annotations of the Deployment that a ReplicaSet with the annotations `known` lacks or has with another value.
 pub fn copied<'s>(deployment: &Deployment, known: impl Fn(&str) -> Option<&'s str>) -> BTreeMap<String, String> {
     let all = deployment.metadata.annotations.iter();
     let missing = all.filter(|(key, value)| !is_never_copied(key) && known(key) != Some(value));
     missing.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// Appends a revision to the history and drops the oldest entries if it becomes too long. `None` if the revision alone is too
-/// long.
+/// Appends a revision to the history, and drops the oldest entries if the history becomes too long. Returns `None` if the
+/// revision alone is too long.
 fn append(history: &str, revision: &str) -> Option<String> {
     if history.is_empty() || history.starts_with(',') {
         return Some(revision.to_owned());

@@ -1,4 +1,4 @@
-//! The deprecated annotation on a Deployment that requests a rollback.
+//! The deprecated annotation that requests a rollback of a Deployment.
 
 use crate::{
     decide::{

@@ -40,8 +40,8 @@ fn grow(draft: &mut Draft<'_>) -> bool {
 
 /// Scales down the old ReplicaSets as far as maxUnavailable allows, unavailable replicas first. Returns whether a size changes.
 ///
-/// Available replicas are always capped at the size of their ReplicaSet, because a status may still count Pods that are about to
-/// be deleted. Upstream's `reconcileOldReplicaSets` counts them in some places and aborts in others.
+/// Available replicas are always capped at the size of their ReplicaSet, because a status may still count Pods that are about
+/// to be deleted. Upstream's `reconcileOldReplicaSets` counts such Pods in some places and aborts in others.
 fn shrink(draft: &mut Draft<'_>) -> bool {
     let active: Vec<usize> = draft.old_indexes().into_iter().filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.is_empty() {

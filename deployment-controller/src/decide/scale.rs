@@ -1,4 +1,4 @@
-//! Sizes of ReplicaSets: how they are written, and how they follow `spec.replicas` outside of a rollout.
+//! Writes sizes of ReplicaSets, and lets them follow `spec.replicas` outside of a rollout.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     plan::{Event, OnFailure, SetChange, Step},
 };
 
-/// Whether a request is sent if only the annotations of a size are stale.
+/// Whether stale annotations alone, with an unchanged size, cause a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// A request is sent only if the size changes.
@@ -21,7 +21,7 @@ pub enum Write {
     SizeOrAnnotations,
 }
 
-/// Returns the annotations that are written with every size.
+/// Returns the annotations that are written with every size: the desired and the maximum number of Pods.
 pub fn annotations(limits: Limits) -> BTreeMap<String, String> {
     BTreeMap::from([
         (DESIRED_REPLICAS.to_owned(), limits.replicas.to_string()),
@@ -29,7 +29,7 @@ pub fn annotations(limits: Limits) -> BTreeMap<String, String> {
     ])
 }
 
-/// Plans a size with its annotations and its Event. Returns whether the size changes.
+/// Plans a change of a ReplicaSet's size, with its annotations and its Event. Returns whether the size changes.
 ///
 /// Upstream: `scaleReplicaSet`.
 pub fn resize(draft: &mut Draft<'_>, at: usize, to: i64, write: Write, on_failure: OnFailure, why: &str) -> bool {

@@ -11,7 +11,7 @@ use crate::{
 
 /// Computes the status with the stored condition `Progressing`.
 ///
-/// It counts the ReplicaSets as this sync found or created them: size changes of this sync count in the next one.
+/// The status counts the ReplicaSets as this sync found or created them; size changes of this sync count in the next one.
 /// Upstream: `calculateStatus`.
 pub fn calculate(draft: &Draft<'_>) -> DeploymentStatus {
     let (total, available) = (sum(draft, |set| set.counted), sum(draft, Set::available));
@@ -35,7 +35,7 @@ fn sum<'d, 'a>(draft: &'d Draft<'a>, of: impl Fn(&'d Set<'a>) -> i64) -> i64 {
     draft.sets.iter().map(of).sum()
 }
 
-/// Plans a write of the status, without an update of `Progressing`, if it differs from the stored one.
+/// Plans a write of the status, without an update of `Progressing`, if the status differs from the stored one.
 pub fn write(draft: &mut Draft<'_>) {
     let status = calculate(draft);
     draft.write(status, None, "counts or availability changed");

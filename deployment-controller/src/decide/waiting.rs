@@ -1,4 +1,4 @@
-//! The numbers of Pods of a draft, and what the rollout waits for.
+//! The numbers of Pods of a draft, and the reasons why a rollout does not continue.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The state of a rollout for `/debug/explain`: numbers of Pods, and what the rollout waits for.
+//! The state of a rollout for `/debug/explain`: numbers of Pods, and reasons why the rollout does not continue.
 
 use std::{fmt, sync::Arc};
 
@@ -28,7 +28,7 @@ impl fmt::Display for Situation {
     }
 }
 
-/// A reason why a Deployment does not move on.
+/// A reason why a rollout does not continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The selector is empty and would match every Pod.
@@ -42,16 +42,16 @@ pub enum Why {
     },
     /// The progress deadline has passed.
     DeadlineExceeded {
-        /// Seconds since the condition `Progressing` reported it.
+        /// Seconds since the condition `Progressing` reported the exceeded deadline.
         seconds: i64,
     },
     /// The new ReplicaSet, named here, is being deleted; a replacement is created only after it is gone.
     NewSetDeleting(Arc<str>),
     /// A ReplicaSet has the condition `ReplicaFailure`: it cannot create or delete Pods.
     ReplicaFailure {
-        /// Name of the ReplicaSet.
+        /// Name of the ReplicaSet with the condition.
         set: Arc<str>,
-        /// Message of the condition.
+        /// Message of the condition `ReplicaFailure`.
         message: Box<str>,
     },
     /// Old Pods have not finished, under the strategy `Recreate`.
@@ -63,7 +63,7 @@ pub enum Why {
     },
     /// The new ReplicaSet has not created all its Pods yet.
     PodsMissing {
-        /// Name of the ReplicaSet.
+        /// Name of the new ReplicaSet.
         set: Arc<str>,
         /// `status.replicas` of the ReplicaSet.
         actual: i64,
@@ -72,7 +72,7 @@ pub enum Why {
     },
     /// An old ReplicaSet has not removed all surplus Pods yet.
     PodsLeft {
-        /// Name of the ReplicaSet.
+        /// Name of the old ReplicaSet.
         set: Arc<str>,
         /// Number of Pods above the size of the ReplicaSet.
         count: i64,
@@ -83,7 +83,7 @@ pub enum Why {
         count: i64,
         /// Available Pods of all ReplicaSets.
         available: i64,
-        /// The limits that hold back the rollout until then.
+        /// The limits that stop the rollout until more Pods are available.
         limits: Limits,
     },
 }

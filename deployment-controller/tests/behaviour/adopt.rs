@@ -58,7 +58,7 @@ async fn a_set_that_no_longer_matches_is_released_and_replaced() {
     assert_eq!(world.web().await["status"]["collisionCount"], 1);
 }
 
-/// Returns a world with a ReplicaSet that no longer matches the selector and whose release has met `action` for 250 seconds.
+/// Returns a world in which the server has answered the release of a ReplicaSet with `action` for 250 seconds.
 async fn releasing(action: Action) -> World {
     let world = World::new().await;
     world.apply(web(2)).await;

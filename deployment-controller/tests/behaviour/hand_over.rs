@@ -31,7 +31,7 @@ async fn a_settled_deployment_is_taken_over_without_a_write() {
     assert_eq!((world.asked("get", DEPLOYMENTS), world.asked("list", "pods")), (0, 0));
 }
 
-/// Returns the last recorded states of a kind under upstream.
+/// Returns the last state of each object of a kind in a rollout that was recorded under upstream.
 fn recorded(kind: &str) -> Vec<Value> {
     let text = include_str!("../../../e2e/goldens/traces/deployment-rollout.jsonl");
     let mut last = std::collections::BTreeMap::new();

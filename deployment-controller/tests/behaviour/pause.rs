@@ -1,4 +1,4 @@
-//! Pause and resume.
+//! Pausing and resuming a Deployment.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ async fn a_paused_deployment_is_scaled_and_not_rolled_out() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [5]);
     assert_eq!(world.web().await["status"].get("updatedReplicas"), None);
     assert_eq!(world.explain()["waiting"], json!(["paused: the template is not rolled out"]));
-    // A pause longer than the progress deadline.
+    // The pause lasts longer than the progress deadline.
     world.wait(3000.0).await;
     world.merge(json!({"spec": {"paused": false}})).await;
     world.settle().await;

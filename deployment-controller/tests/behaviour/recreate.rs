@@ -1,4 +1,4 @@
-//! The strategy `Recreate`.
+//! Rollouts under the strategy `Recreate`.
 
 use std::collections::BTreeMap;
 

@@ -35,7 +35,7 @@ async fn all_sets_share_a_change_of_the_size_during_a_rollout() {
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [6, 4]);
     world.scale(12).await;
     world.settle().await;
-    // The maximum grows from 10 to 14: 6 become 8 (8.4), 4 become 6 (5.6). Then the rollout allows no further change of a size.
+    // The maximum number of Pods grows from 10 to 14: size 6 becomes 8 (8.4) and size 4 becomes 6 (5.6). No change follows.
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [8, 6]);
     world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": null}}}}})).await;
     world.settle().await;

@@ -103,7 +103,7 @@ async fn a_terminating_namespace_causes_neither_events_nor_retries() {
     world.settle().await;
     world.forget();
     let before = world.events().await;
-    // Outside of a terminating namespace the new image would need a new ReplicaSet.
+    // In a namespace that is not terminating, the new image would cause a new ReplicaSet.
     world.image("img:2").await;
     world.wait(600.0).await;
     assert_eq!(world.asked("create", SETS), 0);

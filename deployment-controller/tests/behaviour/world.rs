@@ -10,7 +10,7 @@ use common::{clock::Clock, settings::Settings};
 use sandbox::{Builder, Change, Sandbox, Write, loops::Loops, nodes::Nodes, replica_sets::ReplicaSets};
 use serde_json::{Value, json};
 
-/// Identity of the loop under test at the sandbox.
+/// Identity of the loop under test: the sandbox counts requests and writes by identity.
 pub(crate) const ME: &str = "deployments";
 /// Namespace of all test objects.
 pub(crate) const NS: &str = "shop";
@@ -58,7 +58,7 @@ impl World {
         self.forget();
     }
 
-    /// Ends the loop without a shutdown, as in a crash.
+    /// Drops the loop without a shutdown, as a crash does.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }

@@ -1,5 +1,3 @@
-//! Tests of parsing and canonical texts.
-
 use super::*;
 
 /// ENDPOINTSLICE-18.

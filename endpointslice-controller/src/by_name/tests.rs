@@ -1,4 +1,4 @@
-//! Tests of lists by name against a model, and of their differences.
+//! Compares `ByName` lists with maps that get the same changes.
 
 use std::collections::BTreeMap;
 

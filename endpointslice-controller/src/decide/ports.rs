@@ -1,8 +1,7 @@
 //! The ports of a Service: their numbers on each Pod, and the match with the ports of a slice.
 //!
-//! A Service can have ten thousand ports, and a named port can have another number on each Pod. Therefore Pods are compared by
-//! the numbers of their named ports only; a Pod has at most as many of these as it has ports. The full list of ports is built
-//! only for new slices.
+//! A Service can have ten thousand ports, and a named port can have another number on each Pod. Therefore Pods are compared
+//! only by the numbers of their named ports, and each Pod has few of them. The full list of ports is built only for new slices.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,28 +9,29 @@ use common::{intern::Text, intstr::IntOrString};
 
 use crate::objects::{Pod, Port, Service, ServicePort};
 
-/// The numbers of named ports on a Pod: pairs of target position and port number, in ascending order of position.
+/// The numbers of the named ports on a Pod: pairs of a position in `ServicePorts::targets` and a port number, sorted by
+/// position.
 pub type Numbers = [(usize, i32)];
 
-/// The ports of a Service, indexed for many Pods and slices.
+/// The ports of a Service, with indexes that make the comparison with many Pods and slices cheap.
 #[derive(Clone, Debug, Default)]
 pub struct ServicePorts<'a> {
     ports: &'a [ServicePort],
-    /// The distinct Pod ports, by name and protocol, that the Service's ports refer to; sorted.
+    /// The targets: name and protocol of each named Pod port that a Service port refers to, sorted, without duplicates.
     targets: Vec<(&'a str, &'a str)>,
-    /// For each port the position of its target in `targets`; `None` for a port with the same number on every Pod.
+    /// For each Service port, the position of its target in `targets`; `None` for a port with the same number on every Pod.
     target_of: Vec<Option<usize>>,
     /// The number of Service ports that refer to each target.
     uses: Vec<usize>,
     /// The number of Service ports with the same number on every Pod.
     fixed: usize,
-    /// Positions of the ports, sorted by [`Identity`].
+    /// Positions in `ports`, sorted by the [`Identity`] of the port.
     sorted: Vec<usize>,
-    /// Positions of the ports: first those without a target, then the others in the order of their targets.
+    /// Positions in `ports`: first the ports without a target, then the ports with a target, in the order of `targets`.
     by_target: Vec<usize>,
 }
 
-/// The identity of a port: name, protocol and application protocol.
+/// The name, protocol and application protocol that a Service port and its port in a slice have in common.
 type Identity<'a> = (&'a Text, &'a Text, &'a Option<Text>);
 
 fn identity_of_own(port: &ServicePort) -> Identity<'_> {
@@ -42,7 +42,7 @@ fn identity(port: &Port) -> Identity<'_> {
     (&port.name, &port.protocol, &port.app_protocol)
 }
 
-/// Returns the name and protocol of the Pod port that a Service port refers to by name.
+/// Returns the name and protocol of the Pod port that a Service port refers to by name; `None` if it refers to a number.
 fn target(port: &ServicePort) -> Option<(&str, &str)> {
     match &port.target_port {
         Some(IntOrString::Text(name)) => Some((name, &port.protocol)),
@@ -59,7 +59,7 @@ fn fixed_number(port: &ServicePort) -> i32 {
 }
 
 impl<'a> ServicePorts<'a> {
-    /// Builds the index of a Service's ports.
+    /// Builds the indexes over the ports of a Service.
     pub fn new(service: &'a Service) -> Self {
         let ports = &*service.spec.ports;
         let targets: BTreeSet<(&str, &str)> = ports.iter().filter_map(target).collect();
@@ -69,7 +69,7 @@ impl<'a> ServicePorts<'a> {
         let mut uses = vec![0; targets.len()];
         target_of.iter().flatten().for_each(|target| uses[*target] += 1);
         let mut sorted: Vec<usize> = (0..ports.len()).collect();
-        // Ports of the same identity stay in the Service's order.
+        // The sort is stable: ports with the same identity keep the order that they have in the Service.
         sorted.sort_by_key(|at| identity_of_own(&ports[*at]));
         let mut by_target: Vec<usize> = (0..ports.len()).collect();
         by_target.sort_by_key(|at| target_of[*at]);
@@ -94,18 +94,18 @@ impl<'a> ServicePorts<'a> {
         }
     }
 
-    /// Returns the number of Service ports that exist on a Pod with these numbers.
+    /// Returns the number of Service ports that exist on a Pod with these port numbers.
     pub fn count(&self, numbers: &Numbers) -> usize {
         self.fixed + numbers.iter().map(|(target, _)| self.uses[*target]).sum::<usize>()
     }
 
-    /// Returns the number of Service ports that refer to a target; for `None`, of ports with the same number on every Pod.
+    /// Returns the number of Service ports that refer to the target at this position; `None` counts the ports without a target.
     pub fn count_of(&self, target: Option<usize>) -> usize {
         target.map_or(self.fixed, |target| self.uses[target])
     }
 
-    /// Returns the Service ports that refer to a target, with its number; for `None`, the ports with the same number on every
-    /// Pod.
+    /// Returns the Service ports that refer to a target, given by position and port number, each with its port number. `None`
+    /// stands for the ports without a target.
     pub fn of_target(&self, target: Option<(usize, i32)>) -> impl Iterator<Item = (&'a ServicePort, i32)> {
         let position = target.map(|(target, _)| target);
         let first = self.by_target.partition_point(|at| self.target_of[*at] < position);
@@ -116,7 +116,7 @@ impl<'a> ServicePorts<'a> {
         })
     }
 
-    /// Builds the slice ports for these numbers, in the Service's order.
+    /// Builds the ports of a slice for Pods with these port numbers, in the order of the Service.
     pub fn list(&self, numbers: &Numbers) -> Arc<[Port]> {
         let number = |(port, target): (&'a ServicePort, &Option<usize>)| match target {
             None => Some((port, fixed_number(port))),
@@ -135,10 +135,11 @@ impl<'a> ServicePorts<'a> {
         list.into()
     }
 
-    /// Finds the numbers for which [`list`](Self::list) gives the ports of a slice, in any order; `None` if the ports do not
-    /// match.
+    /// Returns the port numbers from which [`list`](Self::list) builds the ports of this slice, in any order; `None` if there
+    /// are none.
     ///
-    /// The cost is proportional to the ports of the slice. The API server rejects two ports of a Service with the same name.
+    /// The cost depends on the number of ports in the slice. The ports of a Service have different names, as the API server
+    /// requires.
     pub fn numbers_of(&self, ports: &[Port]) -> Option<Vec<(usize, i32)>> {
         let mut theirs: Vec<&Port> = ports.iter().collect();
         theirs.sort_by_key(|port| identity(port));

@@ -6,9 +6,10 @@ use common::meta::Uid;
 
 use crate::objects::{Address, Subset, SubsetPort};
 
-/// The maximal number of addresses of one object that are processed. An address counts once for each distinct list of ports.
+/// The maximal number of addresses of one Endpoints object that are processed. An address counts once for each distinct list of
+/// ports.
 pub const MAX_ADDRESSES: usize = 100_000;
-/// The identity of an address within a port: its text, whether it has a `targetRef`, and the UID in the `targetRef`.
+/// The text of an address and the UID in its `targetRef`, or `None` without a `targetRef`.
 type Identity<'a> = (&'a str, Option<&'a Uid>);
 
 /// Returns equivalent subsets in canonical form: each port once, ports with the same addresses in one subset, everything sorted.
@@ -19,10 +20,10 @@ pub fn canonical(subsets: &[Subset]) -> Vec<Subset> {
     canonical_within(subsets, usize::MAX).0
 }
 
-/// Like [`canonical`], but processes at most `limit` addresses. Also returns the number of omitted addresses.
+/// Returns subsets like [`canonical`], from at most `limit` addresses, and the number of omitted addresses.
 ///
-/// An address counts once for each distinct combination of subsets that contain the same port. The cost is therefore bounded by
-/// `limit` and the size of the input, instead of ports times addresses.
+/// Ports that are in the same subsets form a group, and an address counts once for each of its groups. Therefore `limit` and
+/// the size of the input bound the cost, instead of the product of ports and addresses.
 pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize) {
     let mut subsets_of: BTreeMap<Option<&SubsetPort>, Vec<usize>> = BTreeMap::new();
     for (at, subset) in subsets.iter().enumerate() {
@@ -68,7 +69,7 @@ pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize
     (out, left_out)
 }
 
-/// Returns the addresses of several subsets, each with its readiness.
+/// Returns the addresses of several subsets; each is ready if no subset lists it as not ready.
 fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Identity<'a>, (&'a Address, bool)> {
     let mut all: BTreeMap<Identity<'a>, (&Address, bool)> = BTreeMap::new();
     for (address, ready) in subsets.flat_map(Subset::states) {
@@ -78,13 +79,13 @@ fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Ident
     all
 }
 
-/// Counts the ready and the not-ready addresses.
+/// Returns the total numbers of ready and of not-ready addresses.
 pub fn count(subsets: &[Subset]) -> (usize, usize) {
     let ready = subsets.iter().map(|subset| subset.addresses.len()).sum();
     (ready, subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum())
 }
 
-/// Returns how many addresses each subset keeps within a total of `most`: ready addresses first, then the others.
+/// Returns the numbers of ready and not-ready addresses that each subset keeps within a total of `most`; ready ones come first.
 ///
 /// The input is the number of ready and not-ready addresses of each subset. Upstream: `pkg/controller/endpoint`,
 /// `truncateEndpoints`.
@@ -95,7 +96,7 @@ pub fn truncated(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)>
     shares(&ready, for_ready).into_iter().zip(not_ready).collect()
 }
 
-/// Gives each subset its proportional share of `most`, rounded up, until `most` is used up.
+/// Returns the proportional share of `most` for each subset, rounded up, until `most` is used up.
 fn shares(sizes: &[usize], most: usize) -> Vec<usize> {
     let total: usize = sizes.iter().sum();
     let budget = most.min(total);

@@ -1,4 +1,4 @@
-//! The trigger time of a sync: the time of the change that caused it.
+//! The trigger time of a sync: the time of the change that caused the sync.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{by_name::Pods, memory::Seen, objects::Service};
 
-/// Returns the earliest change since the last sync, as text for the annotation, and the state that this sync saw.
+/// Returns the time of the earliest change since the last sync, as the annotation shows it, and the state in this sync.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `ComputeEndpointLastChangeTriggerTime`.
 pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Pods) -> (Option<String>, Seen) {
@@ -14,7 +14,7 @@ pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Pods) -> (O
     (earliest_change(before, &now).map(|time| time.to_string()), now)
 }
 
-/// Returns the earliest change after `before`; for a new Service, its creation time.
+/// Returns the time of the earliest change between two syncs; without a state `before`, the creation time of the Service.
 pub fn earliest_change(before: Option<&Seen>, now: &Seen) -> Option<Timestamp> {
     let Some(before) = before else { return Some(now.service) };
     let mut earliest = (now.service > before.service).then_some(now.service);

@@ -20,17 +20,17 @@ use crate::{
 /// Whether the plan may create slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// The owner exists.
+    /// The owner exists and is not terminating.
     Allowed,
     /// The owner is terminating.
     Forbidden,
 }
 
-/// Replaces pairs of create and delete by updates where `may_reuse` allows it, and orders the writes.
+/// Orders the writes, and replaces pairs of a create and a delete by an update if `may_reuse` is true for the slice to delete.
 ///
-/// A new slice replaces the slice with which it shares the most endpoints. After each write, an endpoint that was ready at the
-/// beginning and is ready at the end is in some slice. If two updates exchange endpoints, one of the updates becomes a create and
-/// a delete, which costs one more write.
+/// A new slice replaces the deleted slice with the most endpoints in common. After each write, every endpoint that is ready
+/// before the first and after the last write is in some slice. If two updates exchange endpoints, one of the updates becomes a
+/// create and a delete, which costs one more write.
 pub fn order_writes(
     create: Vec<Draft>,
     update: Vec<Draft>,
@@ -56,7 +56,7 @@ fn base_name(draft: &Draft) -> &str {
     draft.base.as_ref().map_or("", |base| &base.metadata.name)
 }
 
-/// Pairs new slices with slices to delete: first the pairs with the most endpoints in common, then the remaining ones in order.
+/// Pairs new slices with slices to delete, and makes each pair an update. Pairs with the most endpoints in common come first.
 fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, out: &mut Writes) {
     let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
     if !create.is_empty() {
@@ -96,7 +96,7 @@ fn ready(endpoints: &[Endpoint]) -> impl Iterator<Item = &[Box<str>]> {
     endpoints.iter().filter(|endpoint| endpoint.is_ready()).map(|endpoint| &*endpoint.addresses)
 }
 
-/// Returns, for each update, the updates that must come first: they add a ready endpoint that this update removes.
+/// Returns the predecessors of each update: the indexes of the updates that add a ready endpoint which this update removes.
 fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
     let mut gained_by: HashMap<&[Box<str>], usize> = HashMap::default();
     let mut lost: Vec<Vec<&[Box<str>]>> = Vec::new();
@@ -111,7 +111,7 @@ fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
     lost.iter().map(gainers).collect()
 }
 
-/// Sorts the updates topologically, and breaks cycles.
+/// Sorts the updates by their [`predecessors`]. An update on a cycle becomes a create and a delete if creation is allowed.
 fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
     if updates.len() < 2 {
         out.update.extend(updates);
@@ -159,7 +159,7 @@ fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
     }
 }
 
-/// Finds an update on a cycle, starting from `from`. Every remaining update waits for another remaining update.
+/// Follows predecessors from `from` to an update on a cycle. Requires that every remaining update has a remaining predecessor.
 fn on_cycle(from: usize, waits_for: &[BTreeSet<usize>], updates: &[Option<Draft>]) -> usize {
     let mut visited = BTreeSet::new();
     let mut at = from;

@@ -19,12 +19,12 @@ use crate::{
     objects::{ENDPOINTS, Endpoints, Service},
 };
 
-/// A change of the controller's memory.
+/// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// Replaces what the controller remembers of the Service.
+    /// The new memory of the Service, which replaces the old one.
     Decide(Memory),
-    /// The answer to a write is lost, so that the write may or may not have taken effect.
+    /// The answer to a write is lost; the write may or may not have taken effect.
     LoseAnswer,
 }
 
@@ -35,7 +35,7 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Sends the requests of a plan.
+/// Sends the write of a plan, if there is one, and notes the new memory of the Service.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     match (plan, &snapshot.members) {
         (Plan::Delete(endpoints), _) => {
@@ -95,7 +95,7 @@ fn whole(key: &Key, wanted: &Wanted) -> Value {
     })
 }
 
-/// Builds a merge patch. Annotations of other writers stay.
+/// Builds the merge patch from `base` to the wanted state. Annotations of other writers stay unchanged.
 fn patch(base: &Endpoints, wanted: &Wanted) -> Value {
     let meta = &base.metadata;
     let gone = meta.labels.iter().filter(|(key, _)| wanted.labels.get(key).is_none()).map(|(key, _)| (key, None));

@@ -24,12 +24,12 @@ use crate::{
 pub const ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 /// The value of [`ENDPOINTS_MANAGED_BY`] for this loop.
 pub const ENDPOINT_CONTROLLER: &str = "endpoint-controller";
-/// The value of the annotation [`OVER_CAPACITY`].
+/// The value of the annotation [`OVER_CAPACITY`] on Endpoints that lack some addresses.
 const TRUNCATED: &str = "truncated";
-/// The maximal number of addresses in one object. Upstream: `maxCapacity`.
+/// The maximal number of addresses in one Endpoints object. Upstream: `maxCapacity`.
 const MAX_CAPACITY: usize = 1000;
 
-/// The maximal number of ports in one object. The API server rejects an object with more ports as too large.
+/// The maximal number of ports in one Endpoints object. The API server rejects an object with more ports as too large.
 pub const MAX_PORTS: usize = 100_000;
 
 /// Decides the wanted Endpoints of a Service.
@@ -56,7 +56,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let (trigger_time, seen) = trigger::trigger_time(seen.as_deref(), service, pods);
     let over_capacity = truncated.then_some(TRUNCATED);
     let is_as_wanted = |there: &Endpoints| {
-        // An object beyond this limit was not written here, so it is not compared in full.
+        // This loop writes no object with more addresses than this limit, so a larger object is not compared in full.
         let (form, beyond_limit) = subsets::canonical_within(&there.subsets, MAX_ADDRESSES);
         beyond_limit == 0
             && form == subsets
@@ -80,8 +80,8 @@ fn same_labels(there: &Labels, wanted: &Labels) -> bool {
     there == wanted || there.iter().filter(counts).eq(wanted.iter().filter(counts))
 }
 
-/// The address family that the Service selects; `None` if it selects none, so that the family of each Pod's first address is
-/// used.
+/// Returns the address family of the Service. `None` if the Service has none: each Pod then uses the family of its first
+/// address.
 fn family(service: &Service) -> Option<AddressType> {
     match service.spec.ip_families.first().map(|family| &**family) {
         Some("IPv4") => Some(AddressType::Ipv4),
@@ -130,11 +130,11 @@ fn is_portless(service: &Service) -> bool {
 
 /// Returns the subsets of a Service in canonical form, and whether they were truncated.
 ///
-/// Only the addresses that are kept are built, and ports with the same Pods share a subset from the beginning.
+/// Addresses beyond the limit are never built, and ports with the same Pods share a subset from the beginning.
 fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let ports = ServicePorts::new(service);
     let groups = groups(service, pods, &ports);
-    // The groups that have a port: all groups for a fixed port number, or the groups with this number of the port's target.
+    // The groups of Pods that have a port: a named port with its number, or `None` for fixed numbers, which all groups have.
     let mut groups_of: BTreeMap<Option<(usize, i32)>, Vec<usize>> = BTreeMap::new();
     if !groups.is_empty() && (ports.count_of(None) > 0 || is_portless(service)) {
         groups_of.insert(None, (0..groups.len()).collect());
@@ -181,7 +181,7 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
         }
     }
     if is_cut {
-        // After truncation, two ports may have the same addresses.
+        // After truncation, ports in different subsets may have the same addresses.
         subsets = subsets::canonical(&subsets);
     }
     (subsets, truncated || is_cut)
@@ -196,7 +196,7 @@ fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, ser
     let order = |a: &(TextOrder, IpAddr, &Pod), b: &(TextOrder, IpAddr, &Pod)| {
         (&a.0, &a.2.metadata.uid).cmp(&(&b.0, &b.2.metadata.uid))
     };
-    // Only the addresses that are kept need to be sorted.
+    // Only the first `most` addresses need to be sorted.
     if most < pods.len() {
         pods.select_nth_unstable_by(most, order);
         pods.truncate(most);

@@ -15,12 +15,12 @@ pub const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// The decision about the Endpoints of one Service.
 #[derive(Clone, Debug, Default)]
 pub enum Plan {
-    /// No write: there is no Service with a selector, or nothing to delete.
+    /// No write: the Service has no selector, or it does not exist and there are no Endpoints to delete.
     #[default]
     Leave,
-    /// Delete the Endpoints, because the Service does not exist any more.
+    /// Delete the Endpoints, because their Service does not exist.
     Delete(Arc<Endpoints>),
-    /// No write: the Endpoints, the Service and its Pods are unchanged since a sync found the Endpoints as wanted.
+    /// No write: the Endpoints, the Service and its Pods have not changed since a sync that needed no write.
     Settled(Arc<Endpoints>),
     /// Compare the Endpoints with this state, and write them if [`Wanted::write`] is set.
     Keep(Box<Wanted>),
@@ -29,24 +29,24 @@ pub enum Plan {
 /// The wanted state of an Endpoints object.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Whether the cached Endpoints differ from this state.
+    /// Whether the Endpoints are missing in the cache or differ from the wanted state.
     pub write: bool,
     /// The cached Endpoints; `None` to create them.
     pub base: Option<Arc<Endpoints>>,
-    /// `metadata.labels`, copied from the Service, with the labels of this loop.
+    /// The labels of the Service, together with the labels that this loop sets.
     pub labels: Labels,
     /// The time of the change that caused this sync, if known.
     pub trigger_time: Option<String>,
-    /// The state that this sync saw, which the next sync compares with.
+    /// The Service and its Pods in this sync, for the comparison in the next sync.
     pub seen: Seen,
     /// The value of the annotation [`OVER_CAPACITY`]; `None` if no address is omitted.
     pub over_capacity: Option<&'static str>,
-    /// `subsets`, in canonical form.
+    /// The wanted `subsets`, in canonical form.
     pub subsets: Vec<Subset>,
 }
 
 impl Wanted {
-    /// The annotations that this loop writes; `None` removes the annotation.
+    /// Returns the annotations that this loop writes; `None` removes the annotation.
     pub fn annotations(&self) -> [(&'static str, Option<&str>); 2] {
         [(TRIGGER_TIME, self.trigger_time.as_deref()), (OVER_CAPACITY, self.over_capacity)]
     }

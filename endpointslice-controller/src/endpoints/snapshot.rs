@@ -13,23 +13,23 @@ use crate::{
 /// A Service and the Pods that it selects.
 #[derive(Clone, Debug)]
 pub struct Members {
-    /// The cached Service.
+    /// The Service in the cache, with or without a selector.
     pub service: Arc<Service>,
-    /// Selected Pods, sorted by name.
+    /// Selected Pods, sorted by name; empty without a selector.
     pub pods: Pods,
-    /// The state that the last sync saw; `None` before the first sync.
+    /// The Service and its Pods in the last sync; `None` before the first sync.
     pub seen: Option<Arc<Seen>>,
-    /// The inputs for which the last sync needed no write.
+    /// The versions of the Service and its Endpoints if the last sync needed no write.
     pub settled: Option<Settled>,
 }
 
-/// The input of one sync of Endpoints.
+/// Everything that a sync reads about one Service and its Endpoints.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Namespace and name, the same for the Service and its Endpoints.
     pub key: Key,
     /// The Service and its Pods; `None` if the Service does not exist.
     pub members: Option<Members>,
-    /// The Endpoints in the cache.
+    /// The Endpoints in the cache; `None` if they do not exist.
     pub endpoints: Option<Arc<Endpoints>>,
 }

@@ -17,8 +17,8 @@ use crate::{
     watch::Parked,
 };
 
-/// Turns events into keys, and owns the state that the handlers change. Upstream: `pkg/controller/endpoint`, `onServiceUpdate`,
-/// `addPod`, `onEndpointsDelete`.
+/// The event handlers of the Endpoints loop, and the state that they change. Upstream: `pkg/controller/endpoint`,
+/// `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
 pub(super) struct Watch {
     pub(super) queue: Queue<Key>,
     pub(super) memories: Memories,
@@ -28,7 +28,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Enqueues a Service at each of its events.
+    /// Enqueues the Service of an event, and removes the memory of a deleted Service.
     pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
         let key = event.meta().key();
         if let Event::Deleted(service) = event {
@@ -37,11 +37,12 @@ impl Watch {
         self.queue.add(key, priority(origin));
     }
 
-    /// Enqueues the Service of deleted Endpoints, or of Endpoints whose sync waited for this event.
+    /// Enqueues the Service of Endpoints that are deleted, in the first list, or awaited by a sync.
     pub(super) fn on_endpoints(&self, event: &Event<Endpoints>, origin: Origin) {
         let key = event.meta().key();
         let comes = match event {
-            // Leftover Endpoints of a deleted Service are found after the start. Leader election locks have no Service and stay.
+            // The first list can contain Endpoints of a Service that was deleted earlier. Leader election locks have no Service
+            // and stay.
             Event::Added(there) => origin == Origin::Initial && !there.is_lock(),
             Event::Deleted(_) => true,
             Event::Updated { .. } | Event::Unreadable(_) => false,

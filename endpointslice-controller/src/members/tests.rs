@@ -31,12 +31,12 @@ const NODES: usize = 3;
 /// The successive states of one object; `None` while it does not exist.
 type History = Vec<Option<Value>>;
 
-/// One step of an order of events.
+/// The delivery of one event, with an optional sync after it.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// Selects the next object among those with remaining states.
+    /// Selects the object of the event, among the objects with remaining states.
     object: prop::sample::Index,
-    /// Whether the state is skipped, if another one follows.
+    /// Whether the state is skipped; the last state of an object is always delivered.
     is_missed: bool,
     /// Selects an enqueued Service to sync after the event; `None` for no sync.
     sync: Option<prop::sample::Index>,
@@ -101,12 +101,12 @@ fn any_node(at: usize) -> impl Strategy<Value = Value> {
     })
 }
 
-/// One to four states of an object.
+/// Generates one to four states of an object, some of them `None`.
 fn history(state: impl Strategy<Value = Value>) -> impl Strategy<Value = History> {
     prop::collection::vec(prop::option::weighted(0.85, state), 1..5)
 }
 
-/// Ends with an existing Node: whether endpoints of a deleted Node remain depends on the time of the last sync.
+/// Generates a history with an existing Node at the end. Endpoints on a deleted Node would depend on the time of the last sync.
 fn history_of_node(at: usize) -> impl Strategy<Value = History> {
     (history(any_node(at)), any_node(at)).prop_map(|(mut history, last)| {
         history.push(Some(last));
@@ -114,7 +114,7 @@ fn history_of_node(at: usize) -> impl Strategy<Value = History> {
     })
 }
 
-/// The histories of all objects: Services, then Pods, then Nodes.
+/// Generates the histories of all objects: Services, then Pods, then Nodes.
 fn any_histories() -> impl Strategy<Value = Vec<History>> {
     let services: Vec<_> = (0..SERVICES).map(|at| history(any_service(at)).boxed()).collect();
     let pods: Vec<_> = (0..PODS).map(|at| history(any_pod(at)).boxed()).collect();
@@ -122,7 +122,7 @@ fn any_histories() -> impl Strategy<Value = Vec<History>> {
     [services, pods, nodes].concat().prop_map(fixed)
 }
 
-/// Gives each re-created object a new UID, and keeps the immutable fields of a Pod.
+/// Gives each re-created object a new UID, and a Pod the same `spec` in all its states, because it is immutable.
 fn fixed(mut histories: Vec<History>) -> Vec<History> {
     for (at, history) in histories.iter_mut().enumerate() {
         let is_pod = (SERVICES..SERVICES + PODS).contains(&at);
@@ -145,7 +145,7 @@ fn any_order() -> impl Strategy<Value = Order> {
     let step =
         (any::<prop::sample::Index>(), prop::bool::weighted(0.3), prop::option::of(any::<prop::sample::Index>()))
             .prop_map(|(object, is_missed, sync)| Step { object, is_missed, sync });
-    // All histories together have at most this many states.
+    // A history has at most five states, so these steps are enough for all histories.
     let steps = prop::collection::vec(step, 5 * (SERVICES + PODS + NODES));
     (steps, prop::sample::select(vec![1usize, 2, 100]))
         .prop_map(|(steps, max_endpoints)| Order { steps, max_endpoints })
@@ -169,7 +169,7 @@ struct World {
     slices: BTreeMap<String, Arc<Slice>>,
     queue: BTreeSet<Key>,
     max_endpoints: usize,
-    /// The number of slices created so far.
+    /// The number of created slices, which is part of their names.
     created: usize,
     versions: u64,
 }
@@ -207,7 +207,7 @@ impl World {
                 self.queue.insert(key);
             }
         } else if at < SERVICES + PODS {
-            // The API server sends no Pod without an address.
+            // The field selector of the watch excludes Pods without an address.
             let state = state.filter(|pod| pod["status"]["podIP"] != "");
             for event in changed(&self.pods, &format!("p{}", at - SERVICES), state.as_ref(), version) {
                 self.queue.extend(on_pod(&mut self.index, &self.pods, &event));
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Syncs the enqueued Services until no sync writes any more.
+    /// Syncs the enqueued Services until no sync writes. Fails after 20 rounds.
     fn settle(&mut self) {
         for _ in 0..20 {
             let enqueued: Vec<Key> = self.queue.iter().cloned().collect();
@@ -295,10 +295,10 @@ impl World {
         panic!("the syncs do not settle: {:?}", self.queue);
     }
 
-    /// The endpoints of each Service by address type, each with its ports, independent of their distribution over slices.
+    /// Returns the endpoints of each Service by address type, each with its ports. The distribution over slices is ignored.
     ///
-    /// An address type without endpoints has an entry if it has a slice. The number of empty slices does not count: as upstream,
-    /// a sync keeps existing ones.
+    /// An address type with only empty slices has an entry without endpoints. The number of empty slices has no meaning,
+    /// because a sync keeps existing empty slices, as upstream.
     fn endpoints(&self) -> BTreeMap<(String, String), Vec<(String, Value)>> {
         let mut out: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for slice in self.slices.values() {
@@ -323,7 +323,8 @@ impl World {
     }
 }
 
-/// Fails if a plan based on the changes writes something different from a plan based on everything.
+/// Fails if the plan `part`, based on the changes since the last sync, has other writes than the plan `whole`, based on all
+/// Pods.
 fn assert_same_writes(part: &Plan, whole: &Plan) {
     let written = |plan: &Plan| {
         let drafts = plan.writes.iter().flat_map(|writes| writes.create.iter().chain(&writes.update));
@@ -336,7 +337,7 @@ fn assert_same_writes(part: &Plan, whole: &Plan) {
     assert_eq!(written(part), written(whole));
 }
 
-/// Stores a state of the named object in a cache, or removes the object.
+/// Stores a state of the named object in a cache, or removes the object for `None`. Returns the events of this object.
 fn changed<T: Object + Clone>(store: &Store<T>, name: &str, state: Option<&Value>, version: Version) -> Vec<Event<T>> {
     let others = store.all().into_iter().filter(|object| *object.meta().name != *name);
     let objects = others.map(|object| T::clone(&object)).chain(state.map(read)).collect();
@@ -359,7 +360,7 @@ fn stored(name: &str, kind: &str, service: &Service, plan: &Plan, draft: &Draft)
     slice
 }
 
-/// The world after each object's last state arrived and the queue was drained.
+/// Builds a world in which only the last state of each object has arrived, and all enqueued Services are synced.
 fn of_last_states(histories: &[History], max_endpoints: usize) -> World {
     let mut world = World::new(max_endpoints);
     for (at, history) in histories.iter().enumerate().rev() {
@@ -408,7 +409,7 @@ proptest! {
     }
 }
 
-/// One fixed case of the property above, easier to follow.
+/// A fixed case of `final_endpoints_do_not_depend_on_the_order_of_events`.
 /// ENDPOINTSLICE-12, ENDPOINTSLICE-85.
 #[test]
 fn a_zone_label_added_to_a_node_later_reaches_the_endpoints() {

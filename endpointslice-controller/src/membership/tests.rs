@@ -39,7 +39,7 @@ fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
         let meta = serde_json::from_value(json!({"name": "p", "namespace": "ns", "labels": {"app": app}})).unwrap();
         Arc::new(Malformed { meta, error: "spec is a number".to_owned() })
     };
-    // The labels have changed, too.
+    // The unreadable state of the Pod has other labels than the readable one.
     let concerned: Vec<Arc<str>> = index.put_unreadable(&bad("db"), false).into_iter().collect();
     assert_eq!(concerned, [Arc::from("a"), Arc::from("b")]);
     assert_eq!(names(&mut index, &a), Some(vec![]));
@@ -70,7 +70,7 @@ fn deleted_objects_leave_nothing_in_the_index() {
     }
 }
 
-/// 10,000 Services with 3 Pods each. All share a label, which is the first one of every selector.
+/// Builds 10,000 Services with 3 Pods each. Every selector begins with the same label.
 fn many() -> (Vec<Service>, Vec<Arc<Pod>>) {
     let labels_of =
         |n: usize| labels(&[("app.kubernetes.io/instance", "shop"), ("app.kubernetes.io/name", &format!("s{n}"))]);
@@ -102,7 +102,7 @@ fn services_that_share_a_label_are_indexed_in_linear_time() {
         }
         assert_eq!(names(&mut index, &services[7]).unwrap(), ["p00021", "p00022", "p00023"]);
         let Work { tests, lookups, .. } = index.work();
-        // One Service may be filed under the shared label, and every Pod is tested against it.
+        // One Service may be indexed under the shared label; the labels of every Pod are then tested against its selector.
         assert!(tests <= 2 * 30_000, "services first: {services_first}: {tests} tests");
         assert!(lookups <= 2 * (10_000 * 2 + 30_000 * 3), "{lookups} lookups");
     }

@@ -10,10 +10,10 @@ use crate::{
     plan::Counts,
 };
 
-/// A change of the controller's memory.
+/// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// Updates the metrics of the Endpoints; `None` if they are not mirrored.
+    /// The numbers of the plan, for metrics; `None` if the Endpoints are not mirrored.
     Decide(Option<Totals>),
     /// The progress of one write of a slice.
     Write(WriteNote),
@@ -24,11 +24,11 @@ pub enum Note {
 /// The numbers of one sync, for metrics.
 #[derive(Debug)]
 pub struct Totals {
-    /// Endpoint and slice counts of each address type.
+    /// The numbers of endpoints and slices for each address type.
     pub(super) counts: Vec<Counts>,
-    /// Endpoints with changed content.
+    /// The number of existing endpoints with changed content.
     pub(super) updated: usize,
-    /// Addresses that were not mirrored.
+    /// The number of addresses that are not mirrored.
     pub(super) skipped: usize,
 }
 
@@ -45,7 +45,7 @@ impl From<WriteNote> for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Sends the requests of a plan.
+/// Sends the Events and then the writes of a plan, up to the first failure.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let began = io.now();
     let Plan { writes, updated, skipped, .. } = plan;

@@ -24,7 +24,7 @@ use crate::{
     plan::{Counts, Draft, Event, SliceMetadata, Writes, generate_name},
 };
 
-/// The annotation of `kubectl apply`, which is not copied.
+/// The annotation key of `kubectl apply`. The annotation is not copied to slices.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Decides the wanted slices of hand-made Endpoints.
@@ -50,14 +50,15 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Sorts ports into a canonical order, the key under which slices are found.
+/// Returns the sorted ports, as the key of all slices that have these ports in any order.
 fn port_key(ports: &[Port]) -> Vec<Port> {
     let mut key = ports.to_vec();
     key.sort();
     key
 }
 
-/// Wanted slices by their sorted ports. Each port list has an entry for both families, with or without endpoints.
+/// Wanted slices of one address family, by their sorted ports. Each list of ports has an entry in both families, possibly
+/// empty.
 type Wanted = BTreeMap<Vec<Port>, Mirror>;
 
 /// The single slice for one port list and one address family.
@@ -73,7 +74,8 @@ struct Mirror {
 type EndpointKey = (Box<str>, Text, Text, Arc<str>);
 
 impl Mirror {
-    /// Adds an endpoint, or replaces the endpoint with the same identity: the last one counts, as upstream.
+    /// Adds an endpoint, or replaces the endpoint with the same identity. As upstream, the last endpoint with an identity
+    /// counts.
     fn insert(&mut self, address: Box<str>, endpoint: Endpoint) {
         let target = endpoint.target_ref.as_ref().map(|target| (target.namespace.clone(), Arc::clone(&target.name)));
         let (namespace, name) = target.unwrap_or_default();
@@ -124,7 +126,7 @@ fn one_type(
     Writes { kind, counts, ..order_writes(create, update, delete, creation, |_| true) }
 }
 
-/// Numbers of endpoints in a slice that change.
+/// The numbers of endpoints that an update adds to a slice, changes in it, and removes from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Changes {
     added: usize,
@@ -147,7 +149,7 @@ fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
     changes
 }
 
-/// Whether labels and annotations are as wanted, and no owner is an earlier Endpoints object with the same name.
+/// True if labels and annotations are as wanted, and every owner of the kind Endpoints with the wanted name has the wanted UID.
 fn says_the_same(slice: &Slice, wanted: &SliceMetadata) -> bool {
     let meta = &slice.metadata;
     let another = |owner: &common::meta::OwnerRef| {
@@ -171,10 +173,10 @@ fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
     }
 }
 
-/// Returns the endpoints of each address type, and adds Events about omitted addresses to the plan.
+/// Returns the wanted slices of each address type, and adds Events about omitted addresses to the plan.
 ///
-/// The number of processed addresses is limited, so that a malicious object harms only its own mirror: with many ports in many
-/// subsets, a small object can expand to millions of addresses.
+/// With many ports in many subsets, a small object can expand to millions of addresses. Therefore the number of processed
+/// addresses is limited, and a malicious object harms only its own mirror.
 fn wanted(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressType, Wanted> {
     let (subsets, beyond_limit) = subsets::canonical_within(subsets, MAX_ADDRESSES);
     plan.skipped = beyond_limit;

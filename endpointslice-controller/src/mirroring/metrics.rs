@@ -1,4 +1,4 @@
-//! Metrics of the mirroring loop, in addition to those of its queue.
+//! Metrics of the mirroring loop, without the metrics of its queue.
 
 use common::{
     meta::Key,
@@ -11,7 +11,7 @@ use crate::{
     plan::Counts,
 };
 
-/// Upstream's metrics of endpointslicemirroring.
+/// The metrics of upstream's `pkg/controller/endpointslicemirroring`.
 pub(super) struct MirroringMetrics {
     added: Histogram,
     updated: Histogram,

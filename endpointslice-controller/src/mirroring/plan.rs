@@ -7,17 +7,17 @@ use crate::plan::{self, Event, SliceMetadata, Writes};
 /// The wanted writes of one sync, with Events and numbers for metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Whether the Endpoints exist and are to be mirrored.
+    /// Whether the Endpoints exist and are to be mirrored; otherwise all their slices are deleted.
     pub mirrors: bool,
-    /// Labels, annotations and owner of every slice.
+    /// The labels, annotations and owner of every written slice.
     pub slice_metadata: SliceMetadata,
-    /// Writes for each address type.
+    /// The writes for each address type; if nothing is mirrored, one entry with the deletes.
     pub writes: Vec<Writes>,
-    /// Events about the Endpoints.
+    /// Events about the Endpoints, to emit before the writes.
     pub events: Vec<Event>,
-    /// Addresses that are not mirrored.
+    /// The number of addresses that are not mirrored, because they are invalid or beyond a limit.
     pub skipped: usize,
-    /// Endpoints with changed content.
+    /// The number of existing endpoints with changed content.
     pub updated: usize,
 }
 

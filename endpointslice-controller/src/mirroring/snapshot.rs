@@ -6,7 +6,7 @@ use common::meta::Key;
 
 use crate::objects::{Endpoints, Service, Slice};
 
-/// The input of one sync of mirrored slices.
+/// Everything that a sync reads about one Endpoints object and its slices.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Namespace and name, the same for the Endpoints and their Service.
@@ -15,14 +15,14 @@ pub struct Snapshot {
     pub endpoints: Option<Arc<Endpoints>>,
     /// The cached Service with the same name; `None` if it does not exist.
     pub service: Option<Arc<Service>>,
-    /// Slices that mirror the Endpoints, sorted by name.
+    /// Slices that mirror the Endpoints, sorted by name, without terminating ones.
     pub slices: Vec<Arc<Slice>>,
-    /// The maximal number of mirrored addresses per subset.
+    /// The maximal number of mirrored addresses per subset, from `--mirroring-max-endpoints-per-subset`.
     pub max_endpoints_per_subset: usize,
 }
 
 impl Snapshot {
-    /// Returns the Endpoints if they are to be mirrored.
+    /// Returns the Endpoints if they are to be mirrored: their Service exists without a selector, and they are mirrorable.
     pub(super) fn mirrored(&self) -> Option<&Endpoints> {
         let is_served = self.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
         self.endpoints.as_deref().filter(|endpoints| is_served && endpoints.is_mirrorable())

@@ -14,8 +14,8 @@ use crate::{
     watch::{SliceWatch, service_key},
 };
 
-/// Turns events into keys. Upstream: `pkg/controller/endpointslicemirroring`, `onEndpointsUpdate`, `onServiceUpdate`,
-/// `onEndpointSliceUpdate`.
+/// The event handlers of the mirroring loop, which enqueue keys. Upstream: `pkg/controller/endpointslicemirroring`,
+/// `onEndpointsUpdate`, `onServiceUpdate`, `onEndpointSliceUpdate`.
 pub(super) struct Watch {
     pub(super) ledger: Ledger,
     pub(super) cache: Arc<Store<Slice>>,
@@ -54,7 +54,7 @@ impl Watch {
 
     /// Enqueues the Endpoints of a slice that another writer changed.
     pub(super) fn on_slice(&self, event: &Event<Slice>, origin: Origin) {
-        // Slices in the first list enqueue their Endpoints too: those may have been deleted while no process was watching.
+        // Slices in the first list also enqueue their Endpoints, which may have been deleted while no process was watching.
         let origin = if origin == Origin::Initial { Origin::Relist } else { origin };
         self.slices.on_slice(event, origin);
         if let Event::Deleted(slice) = event

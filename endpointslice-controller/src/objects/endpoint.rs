@@ -14,7 +14,7 @@ pub struct Endpoint {
     /// IP addresses, sorted as texts, because their order has no meaning.
     #[serde(deserialize_with = "sorted")]
     pub addresses: Box<[Box<str>]>,
-    /// Readiness of the endpoint.
+    /// The conditions ready, serving and terminating, each of which may be absent.
     #[serde(deserialize_with = "null_as_default")]
     pub conditions: Conditions,
     /// The DNS name within the domain of the Service.
@@ -26,10 +26,10 @@ pub struct Endpoint {
     /// The name of the Node that runs the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Text>,
-    /// The topology zone of that Node.
+    /// The topology zone of the Node that runs the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Text>,
-    /// The zones and nodes whose clients should use the endpoint.
+    /// The zones and nodes of the clients that should use the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Box<Hints>>,
 }
@@ -45,13 +45,13 @@ fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>,
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conditions {
-    /// Clients may use the endpoint.
+    /// Whether clients may use the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// The endpoint answers requests, even while it is terminating.
+    /// Whether the endpoint answers requests, even if it is terminating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
-    /// The Pod is terminating.
+    /// Whether the Pod of the endpoint is terminating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating: Option<bool>,
 }
@@ -60,10 +60,10 @@ pub struct Conditions {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TargetRef {
-    /// Usually `Pod`.
+    /// The kind of the object, usually `Pod`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub kind: Text,
-    /// Empty for objects without a namespace.
+    /// Empty for an object without a namespace.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Text,
     /// `metadata.name` of the target.
@@ -72,13 +72,13 @@ pub struct TargetRef {
     /// `metadata.uid` of the target.
     #[serde(skip_serializing_if = "Uid::is_empty")]
     pub uid: Uid,
-    /// Group and version. Never written by this program.
+    /// The API group and version of the object. This program never writes the field.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub api_version: Text,
-    /// The version of the target when the reference was made. Never written by this program.
+    /// The version of the object when the reference was made. This program never writes the field.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub resource_version: Text,
-    /// The part of the target that is meant. Never written by this program.
+    /// The path of a field, if the reference is to a part of the object. This program never writes the field.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub field_path: Text,
 }
@@ -101,21 +101,21 @@ impl TargetRef {
 }
 
 impl PartialEq for TargetRef {
-    /// Ignores `resource_version`.
+    /// Compares all fields except `resource_version`.
     fn eq(&self, other: &Self) -> bool {
         (&self.kind, &self.namespace, &self.name, &self.uid, &self.api_version, &self.field_path)
             == (&other.kind, &other.namespace, &other.name, &other.uid, &other.api_version, &other.field_path)
     }
 }
 
-/// The zones and nodes whose clients should use an endpoint.
+/// The zones and nodes of the clients that should use an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hints {
-    /// Hinted zones.
+    /// The zones of the clients that should use the endpoint; empty for all zones.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "<[Hint]>::is_empty")]
     pub for_zones: Box<[Hint]>,
-    /// Hinted nodes.
+    /// The nodes of the clients that should use the endpoint; empty for all nodes.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "<[Hint]>::is_empty")]
     pub for_nodes: Box<[Hint]>,
 }
@@ -129,7 +129,7 @@ pub struct Hint {
 }
 
 impl Hints {
-    /// Builds hints to a zone, a node or both; `None` without either.
+    /// Builds hints to a zone, a node or both; returns `None` if both arguments are `None`.
     pub fn new(zone: Option<&Text>, node: Option<&Text>) -> Option<Box<Self>> {
         let hint = |name: Option<&Text>| name.map(|name| Hint { name: name.clone() }).into_iter().collect();
         (zone.is_some() || node.is_some()).then(|| Box::new(Self { for_zones: hint(zone), for_nodes: hint(node) }))
@@ -146,7 +146,7 @@ pub struct Identity<'a> {
 }
 
 impl Endpoint {
-    /// Returns the identifying fields.
+    /// Returns the fields that identify the endpoint: addresses, hostname, and namespace and name of the target.
     pub fn identity(&self) -> Identity<'_> {
         let (namespace, name) = self.target_ref.as_ref().map_or(("", ""), |target| (&*target.namespace, &*target.name));
         Identity { addresses: &self.addresses, hostname: self.hostname.as_deref().unwrap_or(""), namespace, name }
@@ -160,22 +160,22 @@ impl Endpoint {
             && self.target_ref == other.target_ref
     }
 
-    /// Whether clients may use the endpoint.
+    /// True if the condition `ready` is true; an absent condition counts as false.
     pub fn is_ready(&self) -> bool {
         self.conditions.ready == Some(true)
     }
 
-    /// Returns the hinted zones.
+    /// Returns the hinted zones; empty without hints.
     pub fn zone_hints(&self) -> &[Hint] {
         self.hints.as_deref().map_or(&[], |hints| &hints.for_zones)
     }
 
-    /// Returns the hinted nodes.
+    /// Returns the hinted nodes; empty without hints.
     pub fn node_hints(&self) -> &[Hint] {
         self.hints.as_deref().map_or(&[], |hints| &hints.for_nodes)
     }
 
-    /// Whether the hints name exactly this zone and this node.
+    /// Whether the hints name exactly this zone and this node; `None` stands for no hint.
     pub fn is_hinted_to(&self, zone: Option<&Text>, node: Option<&Text>) -> bool {
         let names = |hints: &[Hint], wanted: Option<&Text>| match (hints, wanted) {
             ([], None) => true,

@@ -18,11 +18,11 @@ use super::TargetRef;
 pub const ENDPOINTS: Resource =
     Resource { group: "", version: "v1", plural: "endpoints", kind: "Endpoints", namespaced: true };
 
-/// The Endpoints of a Service.
+/// The fields of an Endpoints object that the loops read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Endpoints {
-    /// Metadata with all labels and annotations.
+    /// Metadata with all labels and annotations, without owners and finalizers.
     pub metadata: Meta,
     /// Addresses grouped by their ports.
     #[serde(deserialize_with = "null_as_default")]
@@ -34,7 +34,7 @@ const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The annotation key of Endpoints that serve as a leader election lock.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 impl Endpoints {
-    /// Whether the Endpoints may be mirrored.
+    /// True if neither the label `skip-mirror` nor a leader election lock excludes the Endpoints from mirroring.
     pub fn is_mirrorable(&self) -> bool {
         self.metadata.labels.get(SKIP_MIRROR) != Some("true") && !self.is_lock()
     }
@@ -45,7 +45,7 @@ impl Endpoints {
     }
 }
 
-/// Builds the reference for Events; `endpoints` is `None` if they do not exist.
+/// Builds the reference to Endpoints for Events; without a UID if the Endpoints do not exist.
 pub(crate) fn object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef {
     match endpoints {
         Some(endpoints) => ObjectRef::new(ENDPOINTS, &endpoints.metadata),
@@ -53,14 +53,14 @@ pub(crate) fn object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef 
     }
 }
 
-/// Addresses with the same ports.
+/// A group of addresses with the same ports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subset {
-    /// Addresses that are ready.
+    /// Addresses that clients may use.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
-    /// Addresses that are not ready.
+    /// Addresses that clients should not use yet.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub not_ready_addresses: Vec<Address>,
     /// Ports of all addresses of the subset.
@@ -80,7 +80,7 @@ impl Subset {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Address {
-    /// The text as written, not normalized.
+    /// The IP address as its writer spelled it, possibly invalid.
     pub ip: Arc<str>,
     /// The DNS name within the domain of the Service.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
@@ -100,7 +100,7 @@ pub struct SubsetPort {
     /// Empty for an unnamed port.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub name: Text,
-    /// The port number.
+    /// The number of the port on all addresses of the subset.
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]

@@ -15,7 +15,7 @@ use super::ZONE;
 /// The resource `nodes` of the core API group.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
-/// Labels that exclude a Node from the capacity of its zone.
+/// The keys of labels that exclude a Node from the capacity of its zone.
 const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
 /// A Node, reduced to its zone and its capacity.

@@ -29,17 +29,17 @@ pub struct Pod {
     pub subdomain: Text,
     /// Named ports, sorted by name and protocol. Equal ports keep the order of the Pod, with containers before sidecars.
     pub ports: Box<[PodPort]>,
-    /// Whether the phase is terminal.
+    /// Whether the Pod has finished: its phase is `Succeeded` or `Failed`.
     pub is_over: bool,
     /// Whether the condition `Ready` is `True`.
     pub is_ready: bool,
-    /// The last transition time of the condition `Ready`.
+    /// The last transition time of the condition `Ready`; `None` if the condition or its time is missing.
     pub ready_changed: Option<Timestamp>,
     /// Whether the status has an address, valid or not.
     pub has_address: bool,
-    /// The first address, from the older field `podIP`.
+    /// The first address of the Pod, from `status.podIP`; `None` if it is missing or invalid.
     pub ip: Option<IpAddr>,
-    /// Valid addresses of `podIPs`, in order.
+    /// The valid addresses of `status.podIPs`, in their order; empty for a finished Pod.
     pub ips: Box<[IpAddr]>,
 }
 
@@ -55,7 +55,7 @@ pub struct PodPort {
 }
 
 impl Pod {
-    /// Whether the Pod has endpoints, or can have them once it is ready.
+    /// Whether the Pod has an address and has not finished. An unready Pod is eligible, too.
     pub fn is_eligible(&self) -> bool {
         !self.is_over && self.has_address
     }
@@ -66,7 +66,7 @@ impl Pod {
         is_named.then_some(&self.hostname)
     }
 
-    /// Returns the number of the port with this name and protocol.
+    /// Returns the number of the port with this name and protocol; `None` if the Pod has no such port.
     pub fn port(&self, name: &str, protocol: &str) -> Option<i32> {
         let first = self.ports.partition_point(|port| (&*port.name, &*port.protocol) < (name, protocol));
         let port = self.ports.get(first)?;
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Pod {
             number: port.number,
         });
         let mut ports: Box<[PodPort]> = ports.collect();
-        // The sort is stable: of several ports with the same name and protocol the first one stays first.
+        // The sort is stable: of several ports with the same name and protocol, the first one stays first.
         ports.sort_by(|a, b| (&a.name, &a.protocol).cmp(&(&b.name, &b.protocol)));
         let ready = status.conditions.into_iter().flatten().find(|condition| condition.kind == "Ready");
         let ips = status.pod_ips.unwrap_or_default();
@@ -184,7 +184,7 @@ impl Object for Pod {
         self.metadata.annotations = Annotations::default();
         self.metadata.owners = Owners::default();
         self.metadata.finalizers = Box::default();
-        // A finished Pod needs only the time at which it became unready.
+        // Of a finished Pod, the loops read only the time when it became unready.
         if self.is_over {
             (self.ports, self.ips) = Default::default();
         }

@@ -14,21 +14,21 @@ use serde::Deserialize;
 pub const SERVICES: Resource =
     Resource { group: "", version: "v1", plural: "services", kind: "Service", namespaced: true };
 
-/// The annotation keys that enable hints by capacity; the older annotation takes precedence.
+/// The keys of the two annotations that enable hints by capacity. The first one is older and takes precedence.
 const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 
 /// The fields of a Service that its endpoints depend on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Service {
-    /// Metadata. Only the annotations for topology hints are kept.
+    /// Metadata with all labels. Of the annotations, only the two that enable hints by capacity are kept.
     pub metadata: Meta,
-    /// The desired state.
+    /// Empty if the object has no `spec`.
     #[serde(default)]
     pub spec: Spec,
 }
 
-/// `spec` of a Service.
+/// The fields of `spec` that the endpoints of a Service depend on.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
@@ -37,19 +37,19 @@ pub struct Spec {
     pub kind: Text,
     /// The labels of selected Pods; an empty selector selects no Pod.
     pub selector: Labels,
-    /// An IP address, `None` for headless Services, or empty.
+    /// An IP address, the text `None` for a headless Service, or empty.
     #[serde(rename = "clusterIP")]
     pub cluster_ip: Text,
     /// `IPv4`, `IPv6` or both, in order of preference.
     #[serde(deserialize_with = "null_as_default")]
     pub ip_families: Box<[Text]>,
-    /// The exposed ports.
+    /// The ports on which clients reach the Service; a headless Service may have none.
     #[serde(deserialize_with = "null_as_default")]
     pub ports: Box<[ServicePort]>,
-    /// Whether all Pods count as ready.
+    /// Whether all Pods count as ready, even those that are not.
     #[serde(deserialize_with = "null_as_default")]
     pub publish_not_ready_addresses: bool,
-    /// The preference for endpoints in the same zone or on the same node.
+    /// The preference for endpoints close to the client, for example `PreferSameZone`; `None` for no preference.
     pub traffic_distribution: Option<Text>,
 }
 
@@ -61,7 +61,7 @@ pub struct ServicePort {
     pub name: Text,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
-    /// The port number of the Service.
+    /// The number of the port at the cluster IP.
     pub port: i32,
     /// The port of the Pods: a number, or the name of a container port.
     pub target_port: Option<IntOrString>,
@@ -70,12 +70,12 @@ pub struct ServicePort {
 }
 
 impl Service {
-    /// Whether the controller finds the endpoints of this Service by a selector.
+    /// Whether the Service has a selector that applies; the selector of an `ExternalName` Service does not.
     pub fn selects(&self) -> bool {
         self.spec.kind != "ExternalName" && !self.spec.selector.is_empty()
     }
 
-    /// Whether the Service has no cluster IP.
+    /// True if the cluster IP is `None` or empty.
     pub fn is_headless(&self) -> bool {
         matches!(self.spec.cluster_ip.as_str(), "" | "None")
     }

@@ -36,7 +36,7 @@ pub enum AddressType {
 }
 
 impl AddressType {
-    /// Returns the value in the API.
+    /// Returns the value of `addressType` in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ipv4 => "IPv4",
@@ -44,7 +44,7 @@ impl AddressType {
         }
     }
 
-    /// Returns the kind of such slices in explanations.
+    /// Returns the kind of a slice with this address type, as explanations show it.
     pub(crate) fn slice_kind(self) -> &'static str {
         match self {
             Self::Ipv4 => "IPv4 EndpointSlice",
@@ -59,7 +59,7 @@ impl fmt::Display for AddressType {
     }
 }
 
-/// A port of a slice. An unnamed port has the name `""`.
+/// A port that all endpoints of a slice have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Port {
@@ -81,11 +81,11 @@ pub struct Port {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Slice {
-    /// Metadata with labels and owners.
+    /// Metadata without finalizers. Only a mirrored slice keeps all annotations.
     pub metadata: Meta,
     /// The address type as the API writes it, possibly one that this crate does not know.
     pub address_type: Text,
-    /// Entries of `endpoints`.
+    /// The endpoints of the slice; a placeholder has none.
     #[serde(deserialize_with = "null_as_default")]
     pub endpoints: Vec<Endpoint>,
     /// Ports of all endpoints in the slice.
@@ -94,7 +94,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Returns the name of the Service from the label, if it is not empty.
+    /// Returns the name of the Service from the label [`SERVICE_NAME`]; `None` if the label is missing or empty.
     pub fn service(&self) -> Option<&str> {
         self.metadata.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())
     }
@@ -134,12 +134,12 @@ impl Object for Slice {
         }
     }
 
-    /// Keeps only slices that a loop of this crate writes for a Service.
+    /// True for the slices that a loop of this crate writes for a Service; the cache omits all other slices.
     fn keep(&self) -> bool {
         self.service().is_some() && (self.is_managed_by(CONTROLLER) || self.is_managed_by(MIRRORING))
     }
 }
-/// The index of slices by their Service.
+/// The index of slices by the namespace and name of their Service.
 #[derive(Clone, Copy, Debug)]
 pub struct ByService;
 
@@ -149,7 +149,7 @@ impl Index<Slice> for ByService {
     }
 }
 
-/// Returns the index value of a Service's slices.
+/// Returns the value under which [`ByService`] lists the slices of this Service.
 pub(crate) fn service_value(namespace: &str, name: &str) -> IndexValue {
     IndexValue::Text(Text::new(&format!("{namespace}/{name}")))
 }

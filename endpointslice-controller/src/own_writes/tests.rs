@@ -1,5 +1,3 @@
-//! Tests of the writer of an event.
-
 use super::*;
 
 fn meta(uid: &str, version: &str) -> Meta {
@@ -37,7 +35,8 @@ fn writes_of_others_in_the_meantime_are_noticed() {
 #[test]
 fn deleted_slices_leave_no_state() {
     let (own, service, a) = (OwnWrites::default(), Key::new("ns", "web"), Uid::new("a"));
-    // The event arrives before the answer, after it, or the write fails.
+    // In turn: the event arrives before the answer, the event arrives after the answer, the write fails, the Service is
+    // deleted.
     own.begin(&service);
     assert_eq!(own.author_of_deletion(&service, &meta("a", "5")), Author::Undecided);
     assert!(!own.finish(&service, Some((&a, Wrote::Deletion))));

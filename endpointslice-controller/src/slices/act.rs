@@ -1,6 +1,6 @@
 //! Sends the requests of the plan for the slices of a Service.
 //!
-//! A failure stops the writes of its address type; those of the other one continue.
+//! A failure stops the writes of its address type. The writes of the other address type continue.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::{
     plan::{Counts, PutOff},
 };
 
-/// A change of the controller's memory.
+/// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// Replaces the memory of the Service, and updates its metrics if it has a selector.
+    /// The new memory of the Service, and the numbers for metrics; no numbers for a Service without a selector.
     Decide(Memory, Option<Totals>),
     /// The progress of one write of a slice.
     Write(WriteNote),
@@ -37,7 +37,7 @@ pub enum Note {
 /// The numbers of one sync, for metrics.
 #[derive(Debug)]
 pub struct Totals {
-    /// Endpoint and slice counts of each address type.
+    /// The numbers of endpoints and slices for each address type.
     pub(super) counts: Vec<Counts>,
     /// The value of `spec.trafficDistribution`, if it has an effect.
     pub(super) distribution: Option<&'static str>,
@@ -56,7 +56,7 @@ impl From<WriteNote> for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Sends the requests of a plan.
+/// Sends the writes and the Events of a plan, and combines all failures.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let counts = || plan.writes.iter().map(|writes| writes.counts).collect();
     let totals = plan.is_ours.then(|| Totals { counts: counts(), distribution: plan.spread.distribution });
@@ -98,7 +98,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     outcome
 }
 
-/// Combines several failures into one, as upstream does: each text once.
+/// Combines failures into one that has each text once, as upstream does; returns `None` without a failure.
 fn joined(failures: &[Failed]) -> Option<Failed> {
     let first = failures.first()?;
     let mut texts: Vec<String> = Vec::new();

@@ -126,8 +126,8 @@ fn decide_one(
     let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
     sorted.leave_what_is_as_wanted(&plan.slice_metadata);
     counts.slices = sorted.slices();
-    // Hints by capacity depend on all endpoints, and omitted or deferred endpoints are in no slice, so the packing is not
-    // reusable.
+    // The next sync must consider all Pods if hints depend on all endpoints, or if omitted or deferred endpoints are in no
+    // slice.
     let is_known =
         distribution != Distribution::ByCapacity && left_out.is_empty() && sorted.put_off == PutOff::default();
     let is_large = snapshot.pods.len() >= snapshot.min_pods_of_packing;
@@ -138,7 +138,7 @@ fn decide_one(
     (Writes { kind, left_out, put_off, events, counts, ..ordered }, packing)
 }
 
-/// Keeps or creates an empty slice if no other slice would remain.
+/// Keeps or creates an empty slice if the Service would be without a slice otherwise.
 fn place_holder(sorted: &mut Sorted, plan: &Plan, service: &Service, there: usize) {
     if sorted.delete.len() < there || !sorted.create.is_empty() || sorted.put_off != PutOff::default() {
         return;

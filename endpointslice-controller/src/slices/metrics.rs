@@ -1,4 +1,4 @@
-//! Metrics of the loop of slices, in addition to those of its queue.
+//! Metrics of the loop of slices, without the metrics of its queue.
 
 use common::{
     map::HashMap,
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use super::{act::Totals, plan::Spread};
 use crate::metrics::{Shares, changes};
 
-/// Bucket bounds for histograms to which upstream gives none: the defaults of the Prometheus client.
+/// The default bucket bounds of the Prometheus client, for histograms without bounds in upstream.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Upstream's metrics of endpointslice.
+/// The metrics of upstream's `pkg/controller/endpointslice`.
 pub(super) struct SliceMetrics {
     added: Histogram,
     removed: Histogram,
@@ -29,7 +29,6 @@ pub(super) struct SliceMetrics {
 }
 
 impl SliceMetrics {
-    /// Registers all metrics.
     pub(super) fn new(metrics: &Metrics) -> Self {
         let many = || exponential_buckets(2.0, 2.0, 15);
         let histogram = |name, help| metrics.histogram(name, Stability::Beta, help, &[], many()).with(&[]);

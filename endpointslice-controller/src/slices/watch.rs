@@ -10,7 +10,7 @@ use common::{
 use super::metrics::SliceMetrics;
 use crate::{members::SharedMembership, memory::Memories, objects::Service, topology::Topology, watch::SliceWatch};
 
-/// Turns events into keys, and owns the state that the handlers change. Upstream: `pkg/controller/endpointslice`,
+/// The event handlers of the loop of slices, and the state that they change. Upstream: `pkg/controller/endpointslice`,
 /// `onServiceUpdate`, `onServiceDelete`, `syncPod`, `checkNodeTopologyDistribution`.
 pub(super) struct Watch {
     pub(super) topology: Topology,
@@ -21,7 +21,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Enqueues a Service at each of its events.
+    /// Enqueues the Service of an event, and removes all state of a deleted Service.
     pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
         let key = event.meta().key();
         if let Event::Deleted(service) = event {
@@ -34,8 +34,8 @@ impl Watch {
         self.slices.queue.add(key, priority(origin));
     }
 
-    /// Enqueues Services whose hints no longer fit the capacity of the zones, and Services with Pods on new Nodes or Nodes with a
-    /// new zone.
+    /// Enqueues Services with hints that no longer fit the capacity of the zones, and Services with Pods on new Nodes or Nodes
+    /// with a new zone.
     pub(super) fn recheck_zones(&self, members: &SharedMembership) {
         let moved = members.services_on(&self.topology.take_moved());
         for key in self.topology.overloaded(&self.memories).into_iter().chain(moved) {

@@ -1,5 +1,3 @@
-//! Tests of the topology after events of Nodes.
-
 use std::cell::Cell;
 
 use common::meta::Version;

@@ -1,5 +1,3 @@
-//! Tests of Endpoints of Services with a selector.
-
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
@@ -56,7 +54,7 @@ async fn a_write_with_a_lost_answer_is_corrected_once_the_cache_shows_it() {
     world.ready(0, false).await;
     world.wait(1).await;
     assert!(there(&world).await["subsets"][0]["addresses"].is_null(), "the write took effect");
-    // The cache still shows the Pod as ready, which it is again.
+    // The Pod is ready again, as in the cached Endpoints from before the write.
     world.ready(0, true).await;
     world.wait(30).await;
     world.sandbox.faults().release_watch(ME, "endpoints");

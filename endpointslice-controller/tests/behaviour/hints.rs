@@ -1,5 +1,3 @@
-//! Tests of topology hints, for zones and nodes.
-
 use serde_json::{Value, json};
 
 use crate::world::{World, endpoints, web};

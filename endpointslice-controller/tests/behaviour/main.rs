@@ -1,4 +1,4 @@
-//! The behaviour of the loops on the sandbox, in virtual time.
+//! Tests of the loops with the API server of the sandbox, in virtual time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -1,5 +1,3 @@
-//! Tests of mirrored Endpoints.
-
 use std::time::Duration;
 
 use common::settings::{Settings, TuneValue};

@@ -1,4 +1,4 @@
-//! Shadow mode: a batch of changes is decided at the end of its period, and not written.
+//! Tests of shadow mode, in which the loops decide and write nothing.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn shadow_mode_decides_a_batch_after_its_period_and_writes_nothing() {
     let world = World::with(settings).await;
     world.apply(web(&json!({}))).await;
     world.wait(1).await;
-    // Ignores the loop of Endpoints, which has no batches and uses the same key.
+    // Ignores the plans of the Endpoints loop, which has the same key and no batch period.
     let slices = || {
         let mut plans = world.plans("shop/web");
         plans.retain(|(_, actions)| actions.iter().any(|action| action.contains("EndpointSlice")));

@@ -1,5 +1,3 @@
-//! Tests of the assignment of endpoints to slices.
-
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
@@ -329,7 +327,7 @@ async fn no_ready_endpoint_is_missing_when_the_port_changes_and_a_write_fails() 
     for failing in 0..4 {
         let world = World::filled_with(4).await;
         world.apply(web(&json!({}))).await;
-        // Endpoints are packed in creation order, so the last Pods are spread over all slices.
+        // Some of the Pods are removed later, so that the last new Pods fill gaps in all slices.
         world.pods(0..10).await;
         world.wait(3).await;
         for index in [0, 5, 8] {

@@ -1,4 +1,4 @@
-//! Lost answers, refusals, lagging caches and crashes.
+//! Tests of lost answers, refused requests and lagging caches.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};

@@ -1,13 +1,13 @@
-//! The resources that a process watches, for each choice of loops.
+//! Tests of the resources that a process watches, for each choice of loops.
 
 use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// Pods with an address, as the sandbox names this watch.
+/// The sandbox's name for the watch of Pods with an address.
 const PODS: &str = "pods?status.podIP!=";
 
-/// Returns the resources that a loop reads.
+/// Returns the resources that the loop with this name needs.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "endpointslice-controller" => &["endpointslices.discovery.k8s.io", "nodes", PODS, "services"],

@@ -9,9 +9,9 @@ use common::{
 use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
-/// The identity of the controller in the sandbox.
+/// The name under which the sandbox records the requests of the loops.
 pub(crate) const ME: &str = "controllers";
-/// The namespace of all objects.
+/// The namespace of all objects in the tests.
 pub(crate) const NS: &str = "shop";
 pub(crate) const SLICES: &str = "endpointslices.discovery.k8s.io";
 pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -23,7 +23,7 @@ pub(crate) struct World {
     loops: Option<Loops>,
 }
 
-/// Builds the Service `web` for Pods with `app: web`, with their port 8080.
+/// Builds the Service `web`, which selects Pods with `app: web` and their port 8080, with these additional fields in `spec`.
 pub(crate) fn web(spec: &Value) -> Value {
     let mut service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "web", "namespace": NS, "labels": {"tier": "a"}},
@@ -39,13 +39,13 @@ impl World {
         Self::with(Settings::new()).await
     }
 
-    /// A world in which slices are filled with this many endpoints, and every sync remembers its packing.
+    /// Creates a world in which slices have at most this number of endpoints, and every sync remembers the slice of each Pod.
     pub(crate) async fn filled_with(most: u64) -> Self {
         let settings = Settings::new().with_tune("max-endpoints-per-slice", TuneValue::Count(most));
         Self::with(settings.with_tune("endpointslice-min-pods-of-packing", TuneValue::Count(1))).await
     }
 
-    /// A world with the nodes `n0` to `n3`, alternating between zones `z0` and `z1`.
+    /// Creates a world with the nodes `n0` to `n3`, alternating between the zones `z0` and `z1`.
     pub(crate) async fn with(settings: Settings) -> Self {
         let clock = Clock::simulated("2026-03-01T10:00:00Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
@@ -59,7 +59,7 @@ impl World {
         world
     }
 
-    /// Creates a Node, or changes its readiness.
+    /// Creates the Node `n<index>`, or changes the status of its condition `Ready`.
     pub(crate) async fn node(&self, index: usize, ready: &str) {
         let name = format!("n{index}");
         let labels = json!({"topology.kubernetes.io/zone": format!("z{}", index % 2)});
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Creates a Pod with additional fields in its `spec`.
+    /// Creates the Pod `p<index>` like [`Self::pod`], with these additional fields in `spec`.
     pub(crate) async fn pod_with(&self, index: usize, more: Value, ready: bool) {
         let name = format!("p{index:03}");
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
@@ -119,7 +119,7 @@ impl World {
         self.ready(index, ready).await;
     }
 
-    /// Sets the readiness of a Pod.
+    /// Sets the condition `Ready` of the Pod `p<index>`, with the current time as its transition time.
     pub(crate) async fn ready(&self, index: usize, ready: bool) {
         let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let status = if ready { "True" } else { "False" };
@@ -128,7 +128,7 @@ impl World {
         self.sandbox.merge("pods", Some(NS), &format!("p{index:03}"), Some("status"), patch).await.unwrap();
     }
 
-    /// Deletes an object without grace period.
+    /// Deletes the object at an API path without a grace period. `NS` in the path stands for the namespace.
     pub(crate) async fn remove(&self, path: &str) {
         let path = path.replacen("NS", NS, 1);
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
@@ -147,7 +147,7 @@ impl World {
         self.sandbox.list(SLICES, Some(NS)).await.unwrap()
     }
 
-    /// Returns the only slice.
+    /// Returns the only slice; fails if there is another number of slices.
     pub(crate) async fn slice(&self) -> Value {
         let mut slices = self.slices().await;
         assert_eq!(slices.len(), 1, "{slices:#?}");
@@ -162,12 +162,12 @@ impl World {
         sizes
     }
 
-    /// Returns the number of requests by the loops.
+    /// Returns the number of requests that the loops have sent with this verb.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Returns the number of writes of slices.
+    /// Returns the number of requests by the loops that write slices.
     pub(crate) fn written(&self) -> u64 {
         ["create", "patch", "update", "delete"].iter().map(|verb| self.asked(verb, SLICES)).sum()
     }
@@ -194,12 +194,12 @@ impl World {
     }
 }
 
-/// Returns the endpoints of a slice.
+/// Returns the entries of `endpoints` in a slice; empty if the field is missing.
 pub(crate) fn endpoints(slice: &Value) -> Vec<Value> {
     slice["endpoints"].as_array().cloned().unwrap_or_default()
 }
 
-/// Returns the names of the Pods in a slice, in its order.
+/// Returns the names of the Pods in a slice, in the order of its endpoints.
 pub(crate) fn names(slice: &Value) -> Vec<String> {
     endpoints(slice).iter().map(|e| e["targetRef"]["name"].as_str().unwrap_or_default().to_owned()).collect()
 }

@@ -1,7 +1,7 @@
 //! Executes a plan: looks up owners, then deletes the object, or changes its owner references or finalizers.
 //!
-//! A forecast expects the object to be as it is in the graph. It expects an owner to exist if the plan looks the owner up, and to
-//! wait for its dependents only if it does so in the graph.
+//! A forecast (a sync without requests) expects the object to be as it is in the graph. It expects an owner that the plan looks
+//! up to exist, and to be in foreground deletion only if the graph shows this.
 
 mod judge;
 mod references;
@@ -27,7 +27,7 @@ use crate::{
     place::{Live, Place},
 };
 
-/// A change of the collector's memory.
+/// A change of the collector's memory that a sync requests.
 #[derive(Debug)]
 pub enum Note {
     /// The object is no longer parked.
@@ -40,16 +40,16 @@ pub enum Note {
     OwnerAbsent(OwnerRef, Text),
 }
 
-/// State of the graph and of the monitors while a sync is in progress.
+/// The current state of the graph and the monitors, read again during a sync.
 pub struct Fresh {
-    /// Owners named by the references of the question, in their order.
+    /// The owners named by the requested references, in the same order.
     pub owners: Vec<Owner>,
-    /// Whether a dependent of the object waits for its own dependents.
+    /// Whether a dependent of the object is itself in foreground deletion, so that there may be a cycle.
     pub in_cycle: bool,
 }
 
 impl io::Note for Note {
-    /// The references whose owners are requested.
+    /// The owner references for which a sync requests the current state.
     type Question = Vec<OwnerRef>;
     type Fresh = Fresh;
 }
@@ -73,7 +73,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         }
         Plan::Exists => match place.live("only owner references name it", io).await? {
             Live::Absent => false,
-            // The lookup is repeated until a monitor has seen the object.
+            // A monitor has not seen the existing object yet, so the lookup is repeated.
             Live::AsExpected | Live::Is(_) => return Ok(Requeue::RateLimited),
         },
         Plan::Delete { .. } | Plan::Verify { .. } => judge::judge(snapshot, &place, io).await?,

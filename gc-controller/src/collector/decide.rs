@@ -1,4 +1,4 @@
-//! The pure decision about an object.
+//! The decision about an object, without requests and without a clock.
 //!
 //! [`decide`] determines, from the graph alone, whether the object needs work and whether enough is known to do it. [`verdict()`]
 //! determines the action once every owner has been looked up.
@@ -35,13 +35,14 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         let why = awaited.to_string();
         return Plan::Wait(awaited, why);
     };
-    // A virtual node has no namespace if only a cluster-scoped object refers to it, so a namespaced object cannot be located.
+    // A virtual node has no namespace if only a cluster-scoped object names it. A namespaced object cannot be located without
+    // one.
     if resource.namespaced && view.identity.namespace.is_empty() {
         return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
     }
     if view.is_virtual {
-        // The monitor of the kind reports whether the object exists, once its list is complete. No dependent is judged by an
-        // owner whose kind is not fully known.
+        // When the list of the kind is complete, its monitor reports whether the object exists. Dependents of the object wait
+        // until then.
         if snapshot.unseen {
             let why = format!("not all objects of kind {} are known", view.kind.kind);
             return Plan::Wait(Awaited::Known(view.kind.clone()), why);
@@ -78,13 +79,13 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     Plan::Verify { uncertain: uncertain.len() }
 }
 
-/// Decides about an object in foreground deletion.
+/// Decides the work for an object in foreground deletion.
 fn finish(snapshot: &Snapshot) -> Plan {
     let view = &snapshot.view;
     if view.blocking > 0 {
         return Plan::Blocked(view.blocking);
     }
-    // A dependent that no monitor has seen yet may block the deletion.
+    // The lists of all resources must be complete, because a dependent that no monitor has seen yet may block the deletion.
     match snapshot.unsynced.first() {
         Some(resource) => {
             Plan::Wait(Awaited::Everything, format!("not all {resource} are known; one may block the deletion"))

@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads the graph and the states of the monitors, and changes neither.
+//! Snapshots for the collector, read from the graph and the states of the monitors.
 
 use common::meta::OwnerRef;
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ impl Collector {
         Snapshot { now, view, resource, unseen: known == OwnerKind::Unsynced, owners, unsynced }
     }
 
-    /// Reads the states of the owners while a sync is in progress, and whether the object may be part of a cycle.
+    /// Reads the current states of the owners in `references`, and whether the object may be part of a cycle.
     pub(super) fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Fresh {
         let Identity { namespace, uid, .. } = &snapshot.view.identity;
         let mut graph = self.collection.graph.lock();
@@ -29,7 +29,7 @@ impl Collector {
         Fresh { owners: self.owners(references, &states), in_cycle }
     }
 
-    /// Combines references and their states in the graph with the states of their kinds.
+    /// Combines owner references and the states of the owners in the graph with the states of the owners' kinds.
     fn owners(&self, references: Vec<OwnerRef>, states: &[OwnerState]) -> Vec<Owner> {
         let owner = |(reference, state): (OwnerRef, &OwnerState)| {
             let kind = Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() };

@@ -1,4 +1,4 @@
-//! The plan for an object, based on the graph.
+//! The plan for an object, decided from the graph.
 
 use common::controller::Explain;
 
@@ -7,16 +7,16 @@ use crate::parked::Awaited;
 /// Work that an object needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// No work, for this reason.
+    /// The object needs no work, for this reason.
     Nothing(&'static str),
-    /// The object is parked until this condition is true, for this reason.
+    /// The object is parked until this condition is true. The text is the reason.
     Wait(Awaited, String),
     /// This number of dependents blocks the foreground deletion. Each dependent has been enqueued, or is enqueued when it
     /// appears. The removal of the last one enqueues the object again.
     Blocked(usize),
     /// No dependent blocks the foreground deletion: the finalizer is removed.
     Finish,
-    /// The object is deleted with the version that was seen as precondition.
+    /// The object is deleted. The version in the graph is the precondition.
     Delete {
         /// Propagation policy for the dependents of the object.
         propagation: Propagation,
@@ -44,7 +44,7 @@ pub enum Propagation {
 }
 
 impl Propagation {
-    /// The value of `propagationPolicy`.
+    /// Returns the value of `propagationPolicy` in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Background => "Background",

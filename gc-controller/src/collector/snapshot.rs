@@ -8,17 +8,17 @@ use crate::graph::{Kind, OwnerState, View};
 /// An object, and the known facts about its owners.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Time at which the snapshot was taken.
+    /// Time at which the graph was read.
     pub now: Timestamp,
     /// The node of the object in the graph. Its references are moved to `owners`.
     pub view: View,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
-    /// Whether the resource is watched and its first full set is not complete.
+    /// Whether the resource is watched and its initial list is not complete.
     pub unseen: bool,
-    /// Owner references of the object.
+    /// Owner references of the object, in their order, with the states of the owners.
     pub owners: Vec<Owner>,
-    /// Resources whose first full set is not complete, except broken ones. Empty unless the object is in foreground deletion.
+    /// Resources without a complete initial list, except broken ones. Empty if the object is not in foreground deletion.
     pub unsynced: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub enum OwnerKind {
     Unknown,
     /// The kind is served, but cannot be watched.
     Unwatched,
-    /// The first full set of the monitor is not complete.
+    /// The initial list of the monitor is not complete.
     Unsynced,
     /// The monitor has seen all objects of the kind.
     Synced,
@@ -49,23 +49,23 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner in the form `apps/v1/Deployment web`.
+    /// Returns the owner in the form `apps/v1/Deployment web`.
     pub fn name(&self) -> String {
         let OwnerRef { api_version, kind, name, .. } = &self.reference;
         format!("{api_version}/{kind} {name}")
     }
 
-    /// Kind of the owner, as written in the reference.
+    /// Returns the kind of the owner, as written in the reference.
     pub fn of(&self) -> Kind {
         Kind { api_version: self.reference.api_version.clone(), kind: self.reference.kind.clone() }
     }
 
-    /// Whether the kind of the owner is namespaced; false if it is not served.
+    /// Returns whether the kind of the owner is namespaced; false if the kind is not served.
     pub fn is_namespaced(&self) -> bool {
         self.resource.is_some_and(|resource| resource.namespaced)
     }
 
-    /// Whether the reference blocks the foreground deletion of the owner.
+    /// Returns whether the reference blocks the foreground deletion of the owner.
     pub fn is_blocked(&self) -> bool {
         self.reference.block_owner_deletion == Some(true)
     }

@@ -1,5 +1,3 @@
-//! Parsing of discovery documents.
-
 use serde_json::json;
 
 use super::*;

@@ -1,15 +1,15 @@
-//! Objects that are known not to exist.
+//! The memory of owners that do not exist.
 
 use common::map::HashSet;
 
 use super::{ABSENT, Identity};
 
-/// Maximum length in bytes of name and UID together. References may contain texts of any length, while those of real objects are
-/// shorter. A longer identity is not stored, but looked up each time.
+/// Maximum length in bytes of name and UID together. Real objects are shorter, but a reference may contain texts of any length.
+/// A longer identity is not stored; the owner is looked up each time.
 const LONGEST: usize = 512;
 
-/// A bounded set of identities that drops those not used recently. UIDs are never reused, so an entry cannot become wrong; a
-/// dropped identity is looked up again.
+/// A bounded set of identities without an object. Identities that were not used recently are dropped, and looked up again when
+/// needed. UIDs are never reused, so an entry cannot become wrong.
 #[derive(Default)]
 pub(super) struct Absent {
     young: HashSet<Identity>,

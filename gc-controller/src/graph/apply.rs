@@ -1,4 +1,4 @@
-//! Changes of the graph by the reports of monitors and by lookups that find no object.
+//! Changes of the graph, from the reports of monitors and from lookups that find no object.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use super::{
 struct Difference<'a> {
     /// References that are new or have changed.
     register: Vec<&'a Reference>,
-    /// UIDs without a reference in the new list.
+    /// UIDs of owners that only the old references name.
     removed: Vec<&'a Uid>,
 }
 
-/// Compares two lists of references. If several references share a UID, the last one of `old` is compared with the first one of
-/// `new`; further ones count as new. The cost is linear, because some objects have thousands of owners.
+/// Compares two lists of references, in linear time because some objects have thousands of owners. If several references share
+/// a UID, the last one of `old` is compared with the first one of `new`, and the further ones of `new` count as new.
 fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
     let mut out = Difference::default();
     if old.is_empty() {
@@ -46,7 +46,7 @@ fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
     out
 }
 
-/// Comparison of the references of a dependent with the actual identity of the owner.
+/// Whether some references of a dependent match the actual identity of the owner, and whether some do not.
 #[derive(Clone, Copy, Default)]
 struct Match {
     matches: bool,
@@ -54,7 +54,7 @@ struct Match {
 }
 
 impl Match {
-    /// Compares the references of `dependent` to the UID of `identity` with `identity`.
+    /// Compares `identity` with the references of `dependent` that have the UID of `identity`.
     fn of(dependent: &Node, identity: &Identity) -> Self {
         if !identity.namespace.is_empty() && dependent.namespace != identity.namespace {
             return Self { matches: false, mismatches: true };
@@ -70,7 +70,8 @@ impl Match {
 }
 
 impl Graph {
-    /// Applies an added or modified object of a watch. A version that is not newer than the known one changes nothing.
+    /// Applies an object that a watch reports as added or modified. An object with a version that is not newer than its node's
+    /// changes nothing.
     pub fn put(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
         self.also_sees(source, meta);
         let known = self.seen_version(&meta.uid);
@@ -79,7 +80,7 @@ impl Graph {
         }
     }
 
-    /// Applies a deletion of a watch.
+    /// Applies a deletion that a watch reports.
     pub fn gone(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
         if let Some(id) = self.nodes.find(&meta.uid)
             && self.sources.get(source.number).is_some()
@@ -88,12 +89,12 @@ impl Graph {
         }
     }
 
-    /// Begins a full set of a monitor.
+    /// Begins a full set: a complete list of the objects of a monitor.
     pub fn begin(&self, source: Source) -> Seen {
         Seen::new(source, self.sources.get(source.number))
     }
 
-    /// Applies one object of a full set.
+    /// Applies one object of a full set (a complete list).
     pub fn include(&mut self, seen: &mut Seen, meta: &Meta, out: &mut Vec<Work>) {
         self.also_sees(seen.source, meta);
         let known = self.seen_version(&meta.uid);
@@ -105,8 +106,8 @@ impl Graph {
         }
     }
 
-    /// Records a further monitor of an object. The object belongs to the first monitor; if that one stops, a further monitor
-    /// takes its place.
+    /// Records that a further monitor sees an object. The object belongs to the first monitor that saw it; if the first monitor
+    /// stops, the object passes to a further one.
     fn also_sees(&mut self, source: Source, meta: &Meta) {
         let Some(id) = self.nodes.find(&meta.uid) else { return };
         let node = self.nodes.get(id);
@@ -119,9 +120,9 @@ impl Graph {
         }
     }
 
-    /// Ends a full set: removes the objects of the monitor that are not in the set.
+    /// Ends a full set (a complete list): removes the objects of the monitor that are not in the set.
     pub fn complete(&mut self, seen: &Seen, out: &mut Vec<Work>) {
-        // The counters usually show that nothing is missing, which saves the scan of all nodes.
+        // Equal counters show that no object is missing. They usually are equal, which saves the scan of all nodes.
         if self.sources.get(seen.source.number).is_none_or(|census| seen.is_everything(census)) {
             return;
         }
@@ -132,14 +133,14 @@ impl Graph {
         }
     }
 
-    /// Returns the version of the object that a monitor saw last.
+    /// Returns the last version of an object that a monitor has seen; `None` without a node or for a virtual node.
     fn seen_version(&self, uid: &Uid) -> Option<Version> {
         self.node(uid).filter(|node| !node.is_virtual()).map(|node| node.version)
     }
 
     fn see(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
         if self.sources.get(source.number).is_none() {
-            // A monitor that was stopped may still deliver events.
+            // A stopped monitor may still deliver events, which are ignored.
             return;
         }
         let mut before = Flags::default();
@@ -181,8 +182,9 @@ impl Graph {
 
     /// Applies the answer of the server that no object has this identity.
     ///
-    /// The answer concerns this identity only, not dependents that name another identity with the same UID. While there are such
-    /// dependents, a virtual node takes one claimed identity after the other until one exists or all are known not to exist.
+    /// Dependents may name other identities with the same UID, which the answer does not concern. While there are such
+    /// dependents, a virtual node takes one of the claimed identities after the other, until one exists or all are known not to
+    /// exist.
     pub fn absent(&mut self, identity: &Identity, out: &mut Vec<Work>) {
         let Some(id) = self.nodes.find(&identity.uid) else { return };
         let node = self.nodes.get(id);
@@ -222,7 +224,7 @@ impl Graph {
         }
     }
 
-    /// Removes a monitor. Objects that no other monitor sees become virtual.
+    /// Removes a monitor. Its objects become virtual if no other monitor sees them.
     pub fn unwatched(&mut self, source: Source, out: &mut Vec<Work>) {
         if self.sources.remove(source) {
             self.kinds.release(source.kind);
@@ -240,7 +242,7 @@ impl Graph {
         }
     }
 
-    /// Removes and returns another active monitor of an object.
+    /// Removes and returns an active monitor to which the object passes when its first monitor stops.
     fn heir(&mut self, id: NodeId) -> Option<Source> {
         let mut others = self.others.remove(&id)?;
         others.retain(|source| self.sources.get(source.number).is_some());
@@ -264,7 +266,7 @@ impl Graph {
         Some(node)
     }
 
-    /// Turns a virtual node into an observed one, and gives it the identity that the monitor saw.
+    /// Turns a virtual node into an observed one, with the identity that the monitor saw.
     fn observe(&mut self, id: NodeId, source: Source, identity: &Identity, out: &mut Vec<Work>) {
         if !self.nodes.get(id).is(identity) {
             for dependent in self.nodes.get(id).dependents.iter() {
@@ -322,7 +324,7 @@ impl Graph {
         }
     }
 
-    /// Converts references to their compact form. Names and whole lists that the graph already contains are shared.
+    /// Converts references to their compact form. Names and lists that the graph already contains are shared.
     fn references(&mut self, id: NodeId, written: &Owners) -> References {
         let mut all = Vec::with_capacity(written.len());
         let mut siblings = None;
@@ -333,12 +335,12 @@ impl Graph {
             all.push(Reference::new(reference, kind, known.map_or_else(|| Arc::from(&*reference.name), Arc::clone)));
             siblings = siblings.or(owner.and_then(|owner| owner.dependents.iter().find(|sibling| *sibling != id)));
         }
-        // Dependents of one owner usually have equal lists of owners.
+        // Dependents of one owner usually have equal lists of owners, so the list of one sibling is tried.
         let sibling = siblings.map(|sibling| &self.nodes.get(sibling).owners).filter(|owners| ***owners == *all);
         sibling.cloned().unwrap_or_else(|| References::new(all))
     }
 
-    /// Returns the distinct owners whose foreground deletion a node blocks by these references.
+    /// Returns the owners, without duplicates, with a foreground deletion that a node blocks by these references.
     fn blocked_by(&self, id: NodeId, references: &References) -> SmallVec<[NodeId; 4]> {
         let blocking = references.iter().filter(|reference| reference.blocks());
         let owners = blocking.filter_map(|reference| self.nodes.find(&reference.uid));
@@ -349,7 +351,7 @@ impl Graph {
         owners
     }
 
-    /// Decrements the number of dependents that block an owner. Enqueues the owner if this was the last one.
+    /// Decrements the number of dependents that block an owner. Enqueues the owner when the number becomes 0.
     fn unblock(&mut self, owner: NodeId, out: &mut Vec<Work>) {
         let node = self.nodes.get_mut(owner);
         node.blocking -= 1;
@@ -376,7 +378,7 @@ impl Graph {
             }
             let node = self.nodes.get_mut(owner);
             node.dependents.insert(id);
-            // The owner enqueued its other dependents before this one appeared.
+            // A foreground deletion of the owner enqueued its earlier dependents when it began. This dependent is new.
             doubtful |= node.is_deleting_dependents();
         }
         if doubtful {
@@ -384,7 +386,7 @@ impl Graph {
         }
     }
 
-    /// Removes a dependent from its owner. A virtual owner without dependents is removed, too.
+    /// Removes a dependent from its owner. A virtual owner is removed after its last dependent.
     fn leave(&mut self, owner: NodeId, dependent: NodeId) {
         let node = self.nodes.get_mut(owner);
         node.dependents.remove(dependent);
@@ -393,7 +395,8 @@ impl Graph {
         }
     }
 
-    /// Returns whether a reference contradicts the known identity of its owner, and the Event to record about the contradiction.
+    /// Returns whether a reference contradicts the known identity of its owner, and the Event to record about the
+    /// contradiction.
     pub(super) fn doubt(
         &self,
         owner: NodeId,
@@ -407,19 +410,20 @@ impl Graph {
             return (true, event);
         }
         let other_place = !reference.names(&owner.identity());
-        // A cluster-scoped object may have been the first to name the owner, so the empty namespace of the node proves nothing.
+        // The empty namespace of a virtual node proves nothing, because the reference of a cluster-scoped object may have
+        // created it.
         let unsure = owner.is_virtual() && owner.namespace.is_empty() && !namespace.is_empty();
         (other_place || unsure, None)
     }
 
-    /// Returns the other identities that dependents claim for the owner at `identity`, in the order of their lookups: first those
-    /// that sort after `identity`, then those that sort before.
+    /// Returns the identities other than `identity` that dependents claim for the same UID, in the order of their lookups:
+    /// first the identities that sort after `identity`, then the identities before it.
     fn claimed(&self, mismatching: &[NodeId], identity: &Identity) -> Vec<Identity> {
         let mut claimed = Vec::new();
         for id in mismatching {
             let dependent = self.nodes.get(*id);
             for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
-                // A kind that is known to be cluster-scoped is cluster-scoped for every dependent.
+                // If the owner's kind is known to be cluster-scoped, it is cluster-scoped for every dependent.
                 let global = identity.namespace.is_empty() && reference.kind == identity.kind;
                 let claim = reference.identity(if global { Text::default() } else { dependent.namespace.clone() });
                 if claim != *identity {

@@ -1,5 +1,3 @@
-//! The set of dependents of one object.
-
 use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
@@ -9,15 +7,15 @@ use super::slab::NodeId;
 /// Maximum number of dependents in a list; larger sets are trees.
 const FEW: usize = 32;
 
-/// A set of nodes. Uses little memory for zero or one node, the usual case, and stays fast for large sets.
+/// The dependents of an object. Uses little memory for zero or one node, the usual case, and stays fast for large sets.
 #[derive(Default)]
 pub(super) enum Dependents {
     #[default]
     None,
     One(NodeId),
-    /// In insertion order.
+    /// At most [`FEW`] nodes, in insertion order.
     Few(Box<SmallVec<[NodeId; 4]>>),
-    /// Sorted by id.
+    /// A larger set, sorted by id.
     #[expect(clippy::box_collection, reason = "a million nodes pay for each byte here, and few have many dependents")]
     Many(Box<BTreeSet<NodeId>>),
 }

@@ -9,7 +9,6 @@ use common::meta::Uid;
 
 use super::{Graph, Kind, Node, slab::NodeId};
 
-/// A vertex of the export.
 #[derive(Default)]
 struct Vertex {
     kind: Kind,
@@ -34,7 +33,7 @@ impl Vertex {
         }
     }
 
-    /// API group and version; the group is empty for the core group.
+    /// Returns the API group and the version. The core group is empty.
     fn group_version(&self) -> (&str, &str) {
         self.kind.api_version.rsplit_once('/').unwrap_or(("", &self.kind.api_version))
     }
@@ -107,7 +106,8 @@ fn quoted(text: &str) -> String {
 }
 
 impl Graph {
-    /// Returns the part of the graph that is connected with these UIDs; without UIDs, all nodes that have owners or dependents.
+    /// Returns the part of the graph that is connected with these UIDs. Without UIDs, returns all nodes with owners or
+    /// dependents.
     pub fn dot(&self, around: &[Uid]) -> String {
         let chosen: BTreeSet<NodeId> = if around.is_empty() {
             let connected = |id: &NodeId| {
@@ -153,7 +153,7 @@ impl Graph {
         out
     }
 
-    /// Returns all nodes that are connected with these UIDs.
+    /// Returns all nodes that any number of references connects with these UIDs.
     fn connected(&self, around: &[Uid]) -> BTreeSet<NodeId> {
         let mut open: Vec<NodeId> = around.iter().filter_map(|uid| self.nodes.find(uid)).collect();
         let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();

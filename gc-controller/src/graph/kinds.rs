@@ -1,4 +1,4 @@
-//! Kinds, each with a small number.
+//! Compact ids of kinds.
 
 use common::{intern::Text, map::HashMap};
 
@@ -11,7 +11,7 @@ pub struct Kind {
     pub kind: Text,
 }
 
-/// The number of a [`Kind`]. A number is reused only after 2^32 further kinds.
+/// The id of a [`Kind`]. An id is reused only after 2^32 further kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KindId(u32);
 
@@ -21,7 +21,7 @@ struct Entry {
     holders: u64,
 }
 
-/// The kinds in use by nodes, references and monitors. References may name kinds that do not exist, so a kind without users is
+/// The kinds that nodes, references and monitors use. References may name kinds that do not exist, so an unused kind is
 /// removed.
 #[derive(Default)]
 pub(super) struct Kinds {
@@ -32,13 +32,13 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// Returns the number of a kind. The number is stable while the kind has users.
+    /// Returns the id of a kind. The id is stable while a node, a reference or a monitor uses the kind.
     pub(super) fn id(&mut self, api_version: &Text, kind: &Text) -> KindId {
         let kind = Kind { api_version: api_version.clone(), kind: kind.clone() };
         if let Some(id) = self.numbers.get(&kind) {
             return *id;
         }
-        // The numbers wrap around after 2^32 kinds, so a number may still be in use.
+        // The ids wrap around after 2^32 kinds, so the next id may still be in use.
         while self.all.contains_key(&KindId(self.next)) {
             self.next = self.next.wrapping_add(1);
         }
@@ -53,19 +53,19 @@ impl Kinds {
         self.numbers.get(&Kind { api_version: api_version.clone(), kind: kind.clone() }).copied()
     }
 
-    /// Returns the kind with this number; an empty kind if the number is not in use.
+    /// Returns the kind with this id; an empty kind if the id is not in use.
     pub(super) fn get(&self, id: KindId) -> &Kind {
         self.all.get(&id).map_or(&self.nameless, |entry| &entry.kind)
     }
 
-    /// Adds a user of the kind.
+    /// Records a further node, reference or monitor that uses the kind.
     pub(super) fn hold(&mut self, id: KindId) {
         if let Some(entry) = self.all.get_mut(&id) {
             entry.holders += 1;
         }
     }
 
-    /// Removes a user of the kind, and the kind itself after the last one.
+    /// Ends one use of the kind, and removes the kind after its last use.
     pub(super) fn release(&mut self, id: KindId) {
         let Some(entry) = self.all.get_mut(&id) else { return };
         entry.holders -= 1;

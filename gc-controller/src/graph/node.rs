@@ -1,5 +1,3 @@
-//! A node of the graph.
-
 use std::{fmt, sync::Arc};
 
 use common::{
@@ -14,10 +12,11 @@ use super::{
 };
 use crate::objects::has_finalizer;
 
-/// Kind, location and UID of an object. Two references with one UID can name different locations; at most one is right.
+/// Kind, namespace, name and UID of an object. References with the same UID can name different identities; at most one is
+/// right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Number of the group, version and kind.
+    /// Id of the group, version and kind.
     pub kind: KindId,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: Text,
@@ -27,7 +26,7 @@ pub struct Identity {
     pub uid: Uid,
 }
 
-/// Facts about an object, one bit each.
+/// Booleans about an object, one bit each.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Flags(u8);
 
@@ -46,13 +45,13 @@ impl Flags {
         self.0 = if on { self.0 | bit } else { self.0 & !bit };
     }
 
-    /// Whether the object is terminating and has this finalizer.
+    /// Returns whether the object is terminating and has this finalizer.
     pub(super) fn waits_for(self, finalizer: u8) -> bool {
         self.has(Self::BEING_DELETED) && self.has(finalizer)
     }
 }
 
-/// An object with its owners and dependents.
+/// An object with its owners and dependents. A virtual node stands for an object that no active monitor has seen.
 pub struct Node {
     pub(super) uid: Uid,
     pub(super) namespace: Text,
@@ -61,9 +60,9 @@ pub struct Node {
     pub(super) owners: References,
     pub(super) dependents: Dependents,
     pub(super) kind: KindId,
-    /// Number of the monitor that the object belongs to; `u32::MAX` if no monitor has seen the object.
+    /// Number of the monitor that the object belongs to; `u32::MAX` if no monitor has ever seen the object.
     pub(super) source: u32,
-    /// Number of dependents that block the foreground deletion.
+    /// Number of dependents with a reference that blocks the foreground deletion of this object.
     pub(super) blocking: u32,
     pub(super) flags: Flags,
 }
@@ -93,7 +92,7 @@ impl Node {
         Self { uid, namespace, name, version, owners, dependents, kind, source, blocking: 0, flags }
     }
 
-    /// Kind, location and UID of the object.
+    /// Returns kind, namespace, name and UID of the object.
     pub fn identity(&self) -> Identity {
         Identity {
             kind: self.kind,
@@ -103,7 +102,7 @@ impl Node {
         }
     }
 
-    /// Whether the node has exactly this identity.
+    /// Returns whether the node has exactly this identity.
     pub(super) fn is(&self, identity: &Identity) -> bool {
         self.kind == identity.kind
             && self.uid == identity.uid
@@ -111,34 +110,34 @@ impl Node {
             && self.namespace == identity.namespace
     }
 
-    /// Whether no active monitor has seen the object.
+    /// Returns `true` if no active monitor has seen the object, for example if only owner references name it.
     pub fn is_virtual(&self) -> bool {
         self.flags.has(Flags::VIRTUAL)
     }
 
-    /// Whether the object belongs to this monitor.
+    /// Returns whether the object belongs to this monitor.
     pub(super) fn is_from(&self, source: Source) -> bool {
         self.source == source.number && !self.is_virtual()
     }
 
-    /// Whether a deletion of the object was requested.
+    /// Returns whether a deletion of the object was requested.
     pub fn is_being_deleted(&self) -> bool {
         self.flags.has(Flags::BEING_DELETED)
     }
 
-    /// Whether the object is in foreground deletion and waits for its dependents.
+    /// Returns whether the object is in foreground deletion and waits for its dependents.
     pub fn is_deleting_dependents(&self) -> bool {
         self.flags.has(Flags::DELETING_DEPENDENTS)
     }
 
-    /// Whether the node has a reference to `owner` that blocks the owner's foreground deletion.
+    /// Returns whether the node has a reference to `owner` that blocks the owner's foreground deletion.
     #[cfg(test)]
     pub(super) fn blocks(&self, owner: &Uid) -> bool {
         self.owners.iter().any(|o| o.uid == *owner && o.blocks())
     }
 }
 
-/// Copies the version, the finalizers and the deletion of an object to its node, but not the owners.
+/// Copies the version, the finalizers and the deletion state of an object to its node. The owners are not copied.
 pub(super) fn refresh(node: &mut Node, meta: &Meta) {
     node.version = meta.resource_version;
     node.flags.set(Flags::ORPHAN, has_finalizer(meta, ORPHAN));

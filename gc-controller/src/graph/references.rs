@@ -9,22 +9,22 @@ use common::{
 
 use super::{Identity, Kind, KindId, kinds::Kinds};
 
-/// A compact owner reference.
+/// An owner reference with an id for its kind and a shared name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
     pub(super) uid: Uid,
-    /// Shared with the node of the owner if the names are equal.
+    /// The same allocation as in the node of the owner if the names are equal.
     pub(super) name: Arc<str>,
     pub(super) kind: KindId,
     controller: Option<bool>,
     block_owner_deletion: Option<bool>,
 }
 
-// Nearly half of the objects of a cluster have an owner of their own.
+// The size matters: nearly half of the objects of a cluster have a reference to an owner that no other object has.
 const _: () = assert!(size_of::<Reference>() <= 48);
 
 impl Reference {
-    /// Converts the form of the API. `name` has the same text as the name in `written`.
+    /// Converts an owner reference from the API. `name` has the same text as the name in `written`.
     pub(super) fn new(written: &OwnerRef, kind: KindId, name: Arc<str>) -> Self {
         Self {
             uid: written.uid.clone(),
@@ -35,12 +35,12 @@ impl Reference {
         }
     }
 
-    /// Returns the identity of the owner, in the namespace of the dependent.
+    /// Returns the identity of the owner, for a dependent in this namespace.
     pub(super) fn identity(&self, namespace: Text) -> Identity {
         Identity { kind: self.kind, namespace, name: Arc::clone(&self.name), uid: self.uid.clone() }
     }
 
-    /// Converts to the form of the API.
+    /// Converts the reference to an owner reference of the API. `kind` is the kind with the id of this reference.
     pub(super) fn written(&self, kind: &Kind) -> OwnerRef {
         OwnerRef {
             api_version: kind.api_version.clone(),
@@ -52,7 +52,7 @@ impl Reference {
         }
     }
 
-    /// Whether the reference equals one in the form of the API.
+    /// Returns whether the reference equals an owner reference of the API.
     fn is(&self, written: &OwnerRef, kind: &Kind) -> bool {
         self.uid == written.uid
             && *self.name == *written.name
@@ -62,23 +62,23 @@ impl Reference {
             && self.block_owner_deletion == written.block_owner_deletion
     }
 
-    /// Whether the reference blocks the foreground deletion of its owner.
+    /// Returns whether the reference blocks the foreground deletion of its owner.
     pub(super) fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }
 
-    /// Whether both references have the same UID, kind and name.
+    /// Returns whether two references have the same UID, kind and name.
     pub(super) fn has_coordinates_of(&self, other: &Self) -> bool {
         self.uid == other.uid && self.kind == other.kind && self.name == other.name
     }
 
-    /// Whether the reference has the UID, kind and name of `identity`. Ignores namespaces.
+    /// Returns whether the reference has the UID, kind and name of `identity`. Namespaces are not compared.
     pub(super) fn names(&self, identity: &Identity) -> bool {
         self.uid == identity.uid && self.kind == identity.kind && self.name == identity.name
     }
 }
 
-/// All references of an object, in their order.
+/// The owner references of an object, in the order of `metadata.ownerReferences`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct References(Option<Arc<[Reference]>>);
 
@@ -87,7 +87,7 @@ impl References {
         Self((!all.is_empty()).then(|| all.into()))
     }
 
-    /// Whether the list equals one in the form of the API.
+    /// Returns whether the list equals the owner references of an API object.
     pub(super) fn are(&self, written: &Owners, kinds: &Kinds) -> bool {
         self.len() == written.len()
             && self.iter().zip(written.iter()).all(|(known, written)| known.is(written, kinds.get(known.kind)))

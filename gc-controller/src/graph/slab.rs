@@ -1,4 +1,4 @@
-//! Storage of nodes, with an index by UID.
+//! Storage of the graph's nodes, with an index by UID.
 
 use std::hash::BuildHasher as _;
 
@@ -7,20 +7,20 @@ use hashbrown::HashTable;
 
 use super::Node;
 
-/// Index of a node in the storage, valid until the node is removed.
+/// Index of a node in the slab, valid until the node is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NodeId(pub(super) u32);
 
-/// Number of nodes in one block. The storage grows by whole blocks, so growth copies no nodes.
+/// Number of nodes in one block. The slab grows by whole blocks, so its growth copies no nodes.
 const BLOCK: usize = 4096;
 
-/// Storage of nodes.
+/// The nodes in blocks of [`BLOCK`]. Places of removed nodes are used again.
 #[derive(Default)]
 pub(super) struct Slab {
     blocks: Vec<Vec<Option<Node>>>,
     free: Vec<NodeId>,
     by_uid: HashTable<NodeId>,
-    /// Number of reads of a node; tests use it as the cost of a change.
+    /// Number of reads of nodes. Tests take it as the cost of a change.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }
@@ -66,7 +66,7 @@ impl Slab {
         }
     }
 
-    /// Adds a node. The storage must not contain its UID.
+    /// Adds a node. The slab must not contain its UID.
     pub(super) fn insert(&mut self, node: Node) -> NodeId {
         let hashed = hash(&node.uid);
         let id = if let Some(id) = self.free.pop() {
@@ -100,13 +100,13 @@ impl Slab {
         self.by_uid.iter().copied()
     }
 
-    /// All nodes with their ids, in the order of the ids.
+    /// Returns all nodes with their ids, in the order of the ids.
     pub(super) fn places(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let all = self.blocks.iter().flatten().enumerate();
         all.filter_map(|(at, node)| Some((NodeId(at as u32), node.as_ref()?)))
     }
 
-    /// The nodes of one block with their ids; `None` after the last block.
+    /// Returns the nodes of one block with their ids; `None` after the last block.
     pub(super) fn part(&self, block: usize) -> Option<impl Iterator<Item = (NodeId, &Node)>> {
         let nodes = self.blocks.get(block)?.iter().enumerate();
         Some(nodes.filter_map(move |(at, node)| Some((NodeId((block * BLOCK + at) as u32), node.as_ref()?))))

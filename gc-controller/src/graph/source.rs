@@ -1,4 +1,4 @@
-//! Monitors as sources of the graph, and the full sets that they read.
+//! Monitors as sources of the graph, and the full sets (complete lists) that monitors read.
 
 use common::map::HashMap;
 
@@ -12,16 +12,16 @@ pub struct Source {
     pub(super) number: u32,
 }
 
-/// Counters of one monitor.
+/// Counters of the objects of one monitor.
 #[derive(Default)]
 pub(super) struct Census {
-    /// Number of objects that belong to this monitor.
+    /// Number of objects in the graph that belong to this monitor.
     pub(super) objects: u32,
-    /// Number of objects of this monitor that were removed so far.
+    /// Number of objects of this monitor that were removed from the graph so far.
     pub(super) removals: u64,
 }
 
-/// All active monitors.
+/// The active monitors by number.
 #[derive(Default)]
 pub(super) struct Sources {
     all: HashMap<u32, Census>,
@@ -36,7 +36,7 @@ impl Sources {
         Source { kind, number }
     }
 
-    /// Returns whether the monitor was active.
+    /// Removes a monitor, and returns whether it was active.
     pub(super) fn remove(&mut self, source: Source) -> bool {
         self.all.remove(&source.number).is_some()
     }
@@ -59,7 +59,7 @@ impl Sources {
     }
 }
 
-/// A full set of a monitor in progress: one bit for each object in the set.
+/// The objects of a full set (a complete list) that a monitor has read so far, one bit each.
 #[derive(Debug)]
 pub struct Seen {
     pub(super) source: Source,
@@ -74,7 +74,7 @@ impl Seen {
         Self { source, places: Vec::new(), count: 0, removals: census.map_or(0, |census| census.removals) }
     }
 
-    /// Adds an object. `own` is true if the object belongs to this monitor.
+    /// Adds an object to the full set. `own` is true if the object belongs to the monitor that reads the set.
     pub(super) fn insert(&mut self, id: NodeId, own: bool) {
         let (word, bit) = (id.0 as usize / 64, 1u64 << (id.0 % 64));
         if word >= self.places.len() {
@@ -90,7 +90,7 @@ impl Seen {
         self.places.get(id.0 as usize / 64).is_some_and(|word| word & (1 << (id.0 % 64)) != 0)
     }
 
-    /// Whether the set contains all objects of the monitor.
+    /// Returns whether the set contains all objects of the monitor.
     pub(super) fn is_everything(&self, census: &Census) -> bool {
         self.count == census.objects && self.removals == census.removals
     }

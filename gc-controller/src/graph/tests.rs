@@ -1,5 +1,3 @@
-//! Changes of the graph, one at a time.
-
 mod properties;
 
 use common::{intern::Text, meta::Uid};
@@ -55,7 +53,7 @@ fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
     w.put(&thing("bad").owner_as("Secret", "a", "u", false));
     w.put(&thing("good").owner_as("ConfigMap", "a", "u", false));
     assert_eq!(w.put(&thing("a").uid("u")), ["judge bad", "forget u"]);
-    // The answer of the server concerns the claimed location, not the object.
+    // The answer of the server concerns only the identity that `bad` claims, not the observed object.
     let claimed = w.identity("Secret", "ns", "a", "u");
     assert_eq!(w.absent(&claimed), ["judge bad"]);
     assert!(w.graph.node(&Uid::new("u")).is_some());
@@ -156,8 +154,8 @@ fn a_released_dependent_leaves_its_owner_and_enqueues_a_blocked_owner() {
     assert_eq!(w.gone(&o), [""; 0]);
 }
 
-/// Number of node reads from the start of a foreground deletion of an owner until the last of its `dependents` is deleted, with
-/// every [`Work::Judge`](super::Work::Judge) executed.
+/// Returns the number of node reads from the start of a foreground deletion of an owner until the last of its `dependents` is
+/// deleted. Every [`Work::Judge`](super::Work::Judge) is executed.
 fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     let mut w = World::default();
     let o = thing("o");
@@ -253,7 +251,7 @@ fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
     let mut seen = w.graph.begin(source);
     let meta = w.written(&a);
     w.graph.include(&mut seen, &meta, &mut w.work);
-    // The server answers that `a` no longer exists. The set contains one object and the graph one, but these are not the same.
+    // The server answers that `a` no longer exists. The set then contains only `a`, and the graph only `b`.
     let gone = w.identity("ConfigMap", "ns", "a", "a");
     w.absent(&gone);
     w.graph.complete(&seen, &mut w.work);
@@ -374,7 +372,7 @@ fn an_object_that_two_monitors_see_outlives_the_first() {
     let meta = w.written(&o);
     w.see(&o, &meta);
     w.put(&c);
-    // The same object, in the same version, under another group.
+    // The second monitor sees the object in the same version, under another group.
     w.graph.put(new, &meta, &mut w.work);
     let mut seen = w.graph.begin(new);
     w.graph.include(&mut seen, &meta, &mut w.work);

@@ -1,10 +1,10 @@
-//! Work derived from the graph alone. A standby therefore drops the work of changes and collects it here when it takes over.
+//! Pending work, derived from the graph. Until its take-over, a standby can therefore drop the work that changes cause.
 
 use super::{Graph, Node, Work, node::Flags, slab::NodeId};
 
 impl Graph {
-    /// Adds the work for the nodes of one block of the graph; returns false if there is no such block. Blocks are small, so the
-    /// lock on the graph can be released between two blocks.
+    /// Adds the work for the nodes of one block of the slab. Returns false if there is no such block. Blocks are small, so that
+    /// the caller can release the lock on the graph between two blocks.
     pub fn todo(&self, part: usize, out: &mut Vec<Work>) -> bool {
         let Some(nodes) = self.nodes.part(part) else { return false };
         for (id, node) in nodes {
@@ -19,7 +19,7 @@ impl Graph {
         true
     }
 
-    /// Whether an owner is missing, differs from its reference, or waits for its dependents.
+    /// Returns whether an owner is missing, differs from its reference, or waits for its dependents. Adds Events to `out`.
     fn is_doubtful(&self, id: NodeId, node: &Node, out: &mut Vec<Work>) -> bool {
         let (mut doubtful, mut going) = (false, false);
         for reference in node.owners.iter() {

@@ -4,20 +4,20 @@ use common::meta::{OwnerRef, Uid, Version};
 
 use super::{Graph, Identity, Kind, node::Flags};
 
-/// A node of the graph, and the facts about its neighbours that decisions need.
+/// An object of the graph, and the facts about its owners and dependents that decisions need.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Kind, location and UID of the object.
     pub identity: Identity,
     /// Group, version and kind of the object.
     pub kind: Kind,
-    /// The `resourceVersion` that a monitor saw last; unknown if no monitor has seen the object.
+    /// The last `resourceVersion` that a monitor has seen; unknown if no monitor has seen the object.
     pub version: Version,
-    /// Owner references, in their order.
+    /// Owner references, in the order of `metadata.ownerReferences`.
     pub owners: Vec<OwnerRef>,
     /// State of each owner, in the order of `owners`.
     pub owner_states: Vec<OwnerState>,
-    /// Whether no active monitor has seen the object.
+    /// Whether the object is virtual: no active monitor has seen it, for example because only owner references name it.
     pub is_virtual: bool,
     /// Whether a deletion of the object was requested.
     pub being_deleted: bool,
@@ -27,15 +27,16 @@ pub struct View {
     pub orphans: bool,
     /// Whether the object has the finalizer [`FOREGROUND`](super::FOREGROUND).
     pub foreground: bool,
-    /// Number of objects that refer to this one.
+    /// Number of objects with a reference to this object.
     pub dependents: usize,
     /// Number of dependents that block the foreground deletion; 0 unless it has begun.
     pub blocking: usize,
-    /// Whether an owner waits for its dependents and a dependent waits for its own, so that they may wait for each other.
+    /// Whether an owner and a dependent of this object are both in foreground deletion, so that the two may wait for each
+    /// other.
     pub in_cycle: bool,
 }
 
-/// State in the graph of the owner that a reference names.
+/// State in the graph of the owner in a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerState {
     /// The owner does not exist.
@@ -58,7 +59,7 @@ pub struct Dependent {
 }
 
 impl Graph {
-    /// Returns the view of the object with this UID.
+    /// Returns the object with this UID, and the facts about its owners and dependents.
     pub fn view(&mut self, uid: &Uid) -> Option<View> {
         let id = self.nodes.find(uid)?;
         let node = self.nodes.get(id);
@@ -86,7 +87,7 @@ impl Graph {
         })
     }
 
-    /// Returns the state of the owner that `reference` names. `namespace` is the namespace of the dependent.
+    /// Returns the state of the owner in `reference`. `namespace` is the namespace of the dependent.
     pub fn owner_state(&mut self, reference: &OwnerRef, namespace: &str) -> OwnerState {
         if self.is_absent(reference, namespace) {
             return OwnerState::Absent;
@@ -105,13 +106,13 @@ impl Graph {
         }
     }
 
-    /// Whether a dependent of this object waits for its own dependents, so that there may be a cycle. Visits every dependent.
+    /// Returns whether a dependent of this object is itself in foreground deletion, as in a cycle. Visits every dependent.
     pub fn may_be_in_cycle(&self, uid: &Uid) -> bool {
         let Some(id) = self.nodes.find(uid) else { return false };
         self.nodes.get(id).dependents.iter().any(|d| self.nodes.get(d).is_deleting_dependents())
     }
 
-    /// Returns the objects that refer to this UID.
+    /// Returns the objects with a reference to this UID.
     pub fn dependents(&self, uid: &Uid) -> Vec<Dependent> {
         let Some(id) = self.nodes.find(uid) else { return Vec::new() };
         let dependents = self.nodes.get(id).dependents.iter().map(|d| self.nodes.get(d));

@@ -1,5 +1,5 @@
-//! Costs of a monitor that must not grow: allocations for each event, and bytes in the graph for each object. `e2e/guards.txt`
-//! holds the recorded numbers.
+//! Costs of a monitor that must not grow: allocations for each event, and bytes in the graph for each object. The recorded
+//! costs are in `e2e/guards.txt`.
 
 use std::sync::Arc;
 
@@ -23,12 +23,11 @@ use crate::{collection::Collection, metrics::ControllerMetrics};
 
 /// Number of unmeasured events at the start, which intern texts and fill tables.
 const WARM_UP: usize = 32;
-/// Number of measured events.
+/// Number of measured events of each type.
 const EVENTS: usize = 32;
-/// Number of measured objects.
 const OBJECTS: usize = 512;
 
-/// The monitor of Pods in a standby, where no work is enqueued.
+/// Returns the monitor of Pods in a standby, where no work is enqueued.
 fn monitor() -> GraphSink {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
     let queue = || Queue::new(clock.clone(), Backoff::default(), None);
@@ -39,7 +38,7 @@ fn monitor() -> GraphSink {
     GraphSink::new(Arc::new(collection), source)
 }
 
-/// The metadata of a Pod of a ReplicaSet, in the form that the server sends to a watch of metadata only.
+/// Returns the metadata of a Pod of a ReplicaSet, as the server sends it to a watch of metadata only.
 fn pod(number: usize, version: usize) -> Value {
     let mut metadata = recorded::object("pods", "web-0").unwrap()["metadata"].take();
     let mut owner = metadata["ownerReferences"][1].take();
@@ -60,7 +59,7 @@ fn cost(sink: &GraphSink, format: Format, event: &str, pod: &Value) -> Allocatio
     cost
 }
 
-/// Adds the lowest cost of the events, which is one without the growth of a table.
+/// Adds the lowest of the costs. Higher costs include the growth of a table.
 fn add_lowest(guards: &mut Guards, path: &str, costs: &[AllocationInfo]) {
     guards.add(path, "allocations", costs.iter().map(|cost| cost.count_total).min().unwrap());
     guards.add(path, "bytes", costs.iter().map(|cost| cost.bytes_total).min().unwrap());

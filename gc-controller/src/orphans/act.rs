@@ -22,12 +22,12 @@ use release::release;
 /// Maximum number of dependents of one owner that are released concurrently.
 const AT_ONCE: usize = 20;
 
-/// A change of the collector's memory.
+/// A change of the collector's memory that a sync requests.
 #[derive(Debug)]
 pub enum Note {
     /// The owner is no longer parked.
     Unparked,
-    /// The owner is parked until all objects are known.
+    /// The owner is parked until all objects of all kinds are known.
     Parked,
 }
 
@@ -39,7 +39,7 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Executes the plan for one owner. Dependents that appear while others are released are released, too.
+/// Executes the plan for one owner. Dependents that appear during the sync are released, too.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     io.note(Note::Unparked);
     match plan {
@@ -65,7 +65,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         }
         let results = io.all(Pace::AtMost(AT_ONCE), &places, |place| release(place, owner, io)).await;
         if results.len() < places.len() {
-            // The process is shutting down.
+            // The process is shutting down, so not all dependents were released.
             return Ok(Requeue::AsPlanned);
         }
         if let Some(failed) = results.into_iter().rev().find_map(Result::err).or(failed) {

@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads the graph and the states of the monitors, and changes neither.
+//! Snapshots for the orphan loop, read from the graph and the states of the monitors.
 
 use common::meta::Uid;
 
@@ -20,7 +20,7 @@ impl Orphaner {
         snapshot
     }
 
-    /// Returns the objects that refer to an owner, with their resources.
+    /// Returns the objects with a reference to an owner, and the resource of each.
     pub(super) fn dependents(&self, owner: &Uid) -> Vec<Orphan> {
         let dependents = self.collection.graph.lock().dependents(owner);
         let with_resource = |dependent: Dependent| {

@@ -2,14 +2,14 @@
 
 use common::controller::Explain;
 
-/// Work on the dependents of an object.
+/// Work on the dependents of a terminating object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// No work: the object is not terminating, or does not have the finalizer.
+    /// There is no work: the object is not terminating, or does not have the finalizer.
     Nothing,
     /// The object is parked, because not all objects of this resource are known.
     Wait(String),
-    /// This number of dependents is released, then the finalizer is removed.
+    /// This number of dependents is released. Then the finalizer is removed.
     Release(usize),
 }
 

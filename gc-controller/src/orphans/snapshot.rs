@@ -11,9 +11,9 @@ pub struct Snapshot {
     pub view: View,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
-    /// Dependents of the object; empty unless they are released now.
+    /// Dependents of the object; empty if the plan does not release them.
     pub dependents: Vec<Orphan>,
-    /// Resources whose first full set is not complete, except broken ones.
+    /// Resources without a complete initial list, except broken ones.
     pub unsynced: Vec<String>,
 }
 

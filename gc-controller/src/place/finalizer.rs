@@ -16,7 +16,7 @@ use crate::objects::waits_with;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 impl Place {
-    /// Removes one finalizer of a terminating object, and keeps the others. Returns whether the object exists.
+    /// Removes one finalizer of a terminating object, and keeps the other finalizers. Returns whether the object exists.
     pub(crate) async fn remove_finalizer<N: Note>(
         &self,
         finalizer: &str,
@@ -26,7 +26,7 @@ impl Place {
         let mut pause = FIRST_PAUSE;
         for _ in 0..TRIES {
             let body = match self.live("to remove the finalizer, it must still be there", io).await? {
-                // Another object with this name keeps its finalizers.
+                // If another object has this name, its finalizers stay.
                 Live::Absent => return Ok(false),
                 Live::AsExpected => io.body(|| ()),
                 Live::Is(meta) if !waits_with(&meta, finalizer) => {

@@ -89,7 +89,7 @@ async fn an_object_that_gets_an_owner_at_the_last_moment_stays() {
     let (a, b) = (w.map("a", &[]).await, w.map("b", &[]).await);
     let c = w.map("c", &[&a]).await;
     w.settle().await;
-    // From here on, the collector's cache of ConfigMaps is stale.
+    // While the watch is held, the collector's cache of ConfigMaps is stale.
     w.sandbox.faults().hold_watch(crate::world::ME, "configmaps");
     let both = json!({"metadata": {"ownerReferences": [reference(&a, false), reference(&b, false)]}});
     w.sandbox.merge("configmaps", Some(NS), "c", None, both).await.unwrap();

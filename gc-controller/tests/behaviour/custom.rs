@@ -116,7 +116,7 @@ async fn a_group_whose_discovery_fails_is_still_watched() {
     w.create(map("d", &[reference(&b, false)])).await;
     w.settle().await;
     assert_eq!(w.maps().await, ["c", "d"]);
-    // The objects of the group are known as before.
+    // The collector still watches the objects of the group.
     w.sandbox.delete("widgets.example.com", Some(NS), "a").await.unwrap();
     w.settle().await;
     assert_eq!(w.maps().await, ["d"]);

@@ -103,7 +103,7 @@ async fn an_owner_of_many_dependents_is_read_once_after_the_last_is_deleted() {
     assert_eq!(w.maps().await, [""; 0]);
     assert_eq!(w.ended().last().map(String::as_str), Some("a"));
     assert_eq!((w.asked("delete", "configmaps"), w.asked("patch", "configmaps")), (MANY, 1));
-    // One read for each dependent, to see that its owner waits, and one read to finish.
+    // One read for each dependent shows that its owner waits, and one read precedes the removal of the finalizer.
     let reads = w.asked("get", "configmaps");
     assert!(reads <= MANY + 1, "{reads} reads");
 }

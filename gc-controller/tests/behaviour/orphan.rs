@@ -65,7 +65,7 @@ async fn an_owner_waits_for_dependents_whose_first_list_fails() {
         w.remove("a", "Orphan").await;
         fail(&w, &action, "secrets");
         w.start();
-        // Longer than work is held back for missing first full sets.
+        // Work begins after 30 seconds, even if an initial list is missing.
         w.wait(45).await;
         assert_eq!(w.maps().await, ["a"], "{action:?}");
         w.sandbox.faults().clear();

@@ -1,4 +1,4 @@
-//! Wrong owner references.
+//! Owner references with a wrong kind, name, UID or namespace.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ async fn a_reference_that_is_removed_while_a_cycle_is_broken_does_not_come_back(
     assert!(owners(&w.get("b").await).is_empty());
 }
 
-/// A ConfigMap whose only owner reference has some fields replaced.
+/// Builds a ConfigMap with one owner reference. The fields in `change` replace fields of the reference.
 fn child(name: &str, owner: &serde_json::Value, blocks: bool, change: serde_json::Value) -> serde_json::Value {
     let mut reference = reference(owner, blocks);
     for (field, value) in change.as_object().unwrap() {
@@ -292,7 +292,7 @@ async fn each_missing_owner_is_looked_up_once() {
         kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
         kept
     };
-    // Each object names the other one, by a UID that further references use for other objects.
+    // Each of the two objects names the other one, by a UID that further references use for other objects.
     for n in 0..2 {
         w.create(kept(&format!("ring-{n}"), &[nobody(&format!("ring-{}", 1 - n), 1 - n)])).await;
     }

@@ -1,4 +1,4 @@
-//! A collector in standby.
+//! A collector that stands by and then takes over.
 
 use serde_json::json;
 

@@ -9,11 +9,11 @@ use common::{
 use sandbox::{Change, Sandbox, Write, loops::Loops};
 use serde_json::{Value, json};
 
-/// Identity of the collector in the sandbox.
+/// Identity of the collector at the sandbox.
 pub(crate) const ME: &str = "collector";
-/// Namespace of the test objects.
+/// Namespace of all test objects, except owners in [`ELSEWHERE`].
 pub(crate) const NS: &str = "shop";
-/// Another namespace.
+/// Namespace of owners that an object in [`NS`] may not name.
 pub(crate) const ELSEWHERE: &str = "mall";
 
 pub(crate) struct World {
@@ -46,36 +46,35 @@ impl World {
         self.start_with(Settings::new());
     }
 
-    /// Starts a collector with these settings.
+    /// Starts a collector with these settings and a discovery period of 5 seconds.
     pub(crate) fn start_with(&mut self, settings: Settings) {
         let settings = settings.with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
         self.loops = Some(Loops::start(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
     }
 
-    /// Starts a collector as a standby.
+    /// Starts a collector as a standby, which fills its graph and writes nothing.
     pub(crate) fn stand_by(&mut self) {
         let settings = Settings::new().with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
         self.loops = Some(Loops::stand_by(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
     }
 
-    /// Returns the running loops.
     pub(crate) fn running(&self) -> &Loops {
         self.loops.as_ref().unwrap()
     }
 
-    /// Returns the value of a sample, named with its labels, of the collector's metrics.
+    /// Returns the value of one of the collector's metrics. `line` is the name of the metric with its labels.
     pub(crate) fn metric(&self, line: &str) -> u64 {
         let text = self.running().metrics().prometheus();
         let value = text.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
     }
 
-    /// Ends the collector like a crash.
+    /// Ends the collector without a clean shutdown, as a crash does.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
 
-    /// Creates `a` and `b`, which own and block each other.
+    /// Creates the ConfigMaps `a` and `b`, which own each other and block each other's deletion.
     pub(crate) async fn cycle(&self) {
         let a = self.map("a", &[]).await;
         let b = self.blocking_map("b", &[&a]).await;
@@ -111,7 +110,7 @@ impl World {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Returns the names of objects that the collector requested to delete, in order.
+    /// Returns the names of the objects that the collector requested to delete, in the order of the requests.
     pub(crate) fn deleted(&self) -> Vec<String> {
         let deleted = |w: &Arc<Write>| w.identity == ME && w.verb == "delete";
         self.sandbox.writes().all().iter().filter(|w| deleted(w)).map(|w| w.name.clone()).collect()
@@ -166,14 +165,14 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// Builds an owner reference to an object.
+/// Builds an owner reference to `owner`, with `blockOwnerDeletion` set to `blocks`.
 pub(crate) fn reference(owner: &Value, blocks: bool) -> Value {
     let meta = &owner["metadata"];
     json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"],
         "blockOwnerDeletion": blocks})
 }
 
-/// Builds a ConfigMap with these owner references.
+/// Builds a ConfigMap in namespace [`NS`] with these owner references.
 pub(crate) fn map(name: &str, references: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": NS, "ownerReferences": references}})

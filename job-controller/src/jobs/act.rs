@@ -1,4 +1,4 @@
-//! The requests of a Job's plan: first claims, then the gang, then Pods, then the writes that count finished Pods.
+//! Sends the requests of a Job's plan: first claims, then the gang, then Pods, then the writes that count finished Pods.
 
 mod body;
 mod count;
@@ -27,9 +27,9 @@ use super::{
 };
 use crate::objects::JOB_TRACKING;
 
-/// Sends the requests of a plan.
+/// Sends the requests of a plan. Returns when the Job is synced again.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    // Comes first, because these Pods do not depend on whether the Job can be synced.
+    // These finalizers are removed first, even if the Job cannot be synced.
     let why = "the terminating Job does not count this Pod";
     let untracked = untrack_all(plan.untrack_uncounted.iter().collect(), why, io).await;
     untracked.report_denied(io);
@@ -48,14 +48,14 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             return untracked.failure(UNTRACKING).map_or(Ok(Requeue::AsPlanned), Err);
         }
     };
-    // The value of the metric label `action`.
+    // The value of the metric label `action` if the sync fails before it creates or deletes Pods.
     let mut action = "reconciling";
     let outcome = sync(snapshot, sync_plan, &untracked, &mut action, io).await;
     io.note(Note::Synced { is_ok: outcome.is_ok(), action, took: io.now().duration_since(snapshot.now) });
     outcome
 }
 
-/// Describes a failed removal of a finalizer from an uncounted Pod.
+/// The beginning of the error about a finalizer that was not removed; the key of the Pod follows.
 const UNTRACKING: &str = "removing the finalizer of pod";
 
 async fn sync(
@@ -81,7 +81,7 @@ async fn sync(
         Cow::Owned(decide_adopting(snapshot, &adopted))
     };
     let SyncPlan { situation, manage, .. } = &*plan;
-    // The group must exist before its Pods, which name it from their creation.
+    // The `PodGroup` must exist before the Pods, because each new Pod names its group.
     let group = gang::ensure(snapshot, situation, plan.gang.clone(), io).await?;
 
     *action = manage.label();

@@ -2,13 +2,13 @@
 //!
 //! A sync decides in several steps, because later writes depend on the results of earlier requests:
 //!
-//! 1. [`decide()`] takes stock of the Pods ([`Situation`]), and decides whether the Job ends ([`end`]), how Pods are scheduled
-//!    ([`gang`]) and which Pods to create or delete ([`Manage`]). [`decide_adopting`] repeats this if some adoptions were
-//!    refused, and [`gang::gang`] decides again if the objects of the gang already exist;
-//! 2. [`manage::managed`] and [`track::track`], after Pods were created or deleted: the first status, and the Pods whose
-//!    finalizers are removed after the status is written;
-//! 3. [`settle::conclude`], after those finalizers are removed: the second status, and the end;
-//! 4. [`requeue::requeue`]: when the Job is synced again.
+//! 1. [`decide()`] counts the Pods ([`Situation`]). It decides whether the Job ends ([`end`]), how its Pods are scheduled
+//!    ([`gang`]), and which Pods to create or delete ([`Manage`]). [`decide_adopting`] decides again if the server refuses some
+//!    adoptions, and [`gang::gang`] if the Workload or the `PodGroup` already exists.
+//! 2. After Pods are created or deleted, [`manage::managed`] and [`track::track`] decide the first status, and which Pods lose
+//!    their finalizers after the status is written.
+//! 3. After these finalizers are removed, [`settle::conclude`] decides the second status, and whether it contains the end.
+//! 4. [`requeue::requeue`] decides when the Job is synced again.
 
 pub mod backoff;
 mod conditions;
@@ -42,7 +42,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     Plan { job: Arc::clone(&snapshot.job), untrack_uncounted: untrack_uncounted(snapshot, sync.as_ref().err()), sync }
 }
 
-/// Decides how to sync a Job if only `adopted` of the Pods to adopt are adopted.
+/// Decides how to sync a Job that adopts only the Pods in `adopted`.
 pub fn decide_adopting(snapshot: &Snapshot, adopted: &[PodRef]) -> SyncPlan {
     let situation = Situation::new(snapshot, situation::own_pods(snapshot, adopted));
     let gang = gang::gang(snapshot, &situation, snapshot.scheduling.as_ref());
@@ -53,7 +53,7 @@ pub fn decide_adopting(snapshot: &Snapshot, adopted: &[PodRef]) -> SyncPlan {
     SyncPlan { situation, gang, manage, managed, tracked, requeue_after }
 }
 
-/// Returns the time until the active deadline, the next postponed Pod, or the end of the wait for own writes, whichever is first.
+/// Returns the shortest time until the active deadline, the next postponed Pod, or the end of the wait for stale caches.
 fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage) -> Option<Duration> {
     let deadline = if situation.decided_end.is_none() { end::time_left(snapshot, situation) } else { None };
     let postponed = match manage {
@@ -65,16 +65,16 @@ fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage) ->
     [deadline, postponed, unseen].into_iter().flatten().min()
 }
 
-/// Returns the Pods with the finalizer that a terminating Job does not count.
+/// Returns the Pods that carry the finalizer and are not counted, because they belong to a terminating Job.
 ///
-/// A terminating Job releases no Pod, so that its dependents stay known to the garbage collector. Upstream therefore keeps the
-/// finalizer of a Pod whose labels have changed, and a foreground deletion waits for that Pod forever.
+/// A terminating Job releases no Pod, so that the garbage collector still finds its dependents. If the labels of a Pod have
+/// changed, upstream therefore keeps the finalizer of the Pod, and a foreground deletion waits for the Pod forever.
 fn untrack_uncounted(snapshot: &Snapshot, left_alone: Option<&LeftAlone>) -> Vec<PodRef> {
     if !snapshot.job.metadata.is_deleting() {
         return Vec::new();
     }
     let selected = match left_alone {
-        // Another controller counts the Pods, or the loop of orphans removes the finalizers after the Job has finished.
+        // Another controller counts the Pods, or the orphan loop removes the finalizers of a finished Job.
         Some(LeftAlone::ManagedBy(_) | LeftAlone::Finished) => return Vec::new(),
         Some(LeftAlone::UnknownCompletionMode | LeftAlone::Selector(_)) => snapshot.claims.keep.as_slice(),
         None => &[],

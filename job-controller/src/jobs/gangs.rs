@@ -12,14 +12,14 @@ use common::{
 use super::{decide::gang::is_left_over, snapshot::Scheduling, watch::Watch};
 use crate::objects::{ByReference, Job, PodGroup, Workload, named};
 
-/// Both caches. Their events enqueue a Job only if its sync waits for them.
+/// The caches of Workloads and `PodGroups`. Their events enqueue a Job only if the Job waits for such an event.
 pub(crate) struct Gangs {
     workloads: Informer<Workload>,
     groups: Informer<PodGroup>,
 }
 
 impl Gangs {
-    /// Starts the watches of both kinds.
+    /// Starts the informers of Workloads and `PodGroups`.
     pub(crate) fn start(context: &Context, watch: &Arc<Watch>) -> Self {
         Self {
             workloads: context.informer(Arc::default(), on_shown(watch)),
@@ -27,7 +27,7 @@ impl Gangs {
         }
     }
 
-    /// Returns the Workloads that refer to the Job, and the groups of a single Workload.
+    /// Returns the Workloads that refer to the Job, and the groups of the Workload if there is exactly one Workload.
     pub(crate) fn scheduling(&self, job: &Job) -> Result<Scheduling, Unreadable> {
         let namespace = &job.metadata.namespace;
         let mut workloads = self.workloads.store().by_index(ByReference, &named(namespace, &job.metadata.name))?;
@@ -39,7 +39,7 @@ impl Gangs {
         Ok(Scheduling { workloads, groups })
     }
 
-    /// Returns the caches in which the ledger looks for own writes.
+    /// Returns the caches that must show the writes of this process before the next sync.
     pub(crate) fn caches(&self) -> [&dyn Cache; 2] {
         [&**self.workloads.store(), &**self.groups.store()]
     }

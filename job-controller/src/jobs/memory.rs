@@ -1,4 +1,4 @@
-//! The process's memory of Jobs, which may be lost at any time.
+//! The state that this process remembers for Jobs. A restart loses it, and the next leader works without it.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use parking_lot::Mutex;
 
 use super::snapshot::Record;
 
-/// The memories of all Jobs, by UID, so that a recreated Job starts with none. Clones share the memories.
+/// The remembered state of each Job, by UID, so that a recreated Job starts without old state. Clones share all state.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     jobs: Arc<Mutex<HashMap<Uid, Remembered>>>,
 }
 
-/// The memory of one Job.
+/// The state that this process remembers for one Job.
 #[derive(Clone, Debug, Default)]
 pub struct Remembered {
-    /// See the [snapshot](super::snapshot::Snapshot::untracked_here).
+    /// UIDs of Pods that no longer have the finalizer, because this process removed it; the cache still shows it.
     pub untracked_here: Arc<HashSet<Uid>>,
-    /// See the [snapshot](super::snapshot::Snapshot::seen_ended).
+    /// For each Pod with a finish time in the future: the time at which this process first saw that the Pod had finished.
     pub seen_ended: Arc<HashMap<Uid, Timestamp>>,
-    /// Failures of the Job's Pods since the last success, as far as this process has seen them.
+    /// Failures of the Job's Pods since the last success; `None` until this process has written a status of the Job.
     pub backoff: Option<Record>,
-    /// Whether the terminal status has been written.
+    /// Whether this process has written the status with the condition `Complete` or `Failed`.
     pub finished: bool,
-    /// The last time the server refused a Pod because the namespace is terminating.
+    /// The last time at which the server refused a Pod because the namespace is terminating.
     ///
     /// A terminating namespace never becomes active again. Without this time, each Pod that the namespace controller deletes
     /// would cause another refused request.
     pub refused: Option<Instant>,
-    /// The version that a cache must reach before the Job's next sync.
+    /// The version of a resource that the cache must reach before the next sync of the Job.
     awaited: Option<(Resource, Version)>,
 }
 
@@ -45,7 +45,7 @@ impl Memory {
         change(self.jobs.lock().entry(job.clone()).or_default());
     }
 
-    /// Returns the memory of a Job.
+    /// Returns a copy of the memory of a Job; the default value if there is none.
     pub fn of(&self, job: &Uid) -> Remembered {
         self.jobs.lock().get(job).cloned().unwrap_or_default()
     }
@@ -55,7 +55,7 @@ impl Memory {
         self.change(job, |remembered| Arc::make_mut(&mut remembered.untracked_here).extend(pods));
     }
 
-    /// Reverts [`untracking`](Self::untracking) for Pods whose finalizers may still be there.
+    /// Reverts [`untracking`](Self::untracking) for Pods that may still have their finalizers.
     pub fn still_tracked(&self, job: &Uid, pods: &[Uid]) {
         self.change(job, |remembered| {
             let untracked_here = Arc::make_mut(&mut remembered.untracked_here);
@@ -65,7 +65,7 @@ impl Memory {
         });
     }
 
-    /// Stores what a sync has found out about the Job's Pods.
+    /// Stores the sets that a sync has computed from the cached Pods, if they have changed.
     pub fn keep(&self, job: &Uid, untracked_here: &Arc<HashSet<Uid>>, seen_ended: &Arc<HashMap<Uid, Timestamp>>) {
         let remembered = self.of(job);
         if remembered.untracked_here != *untracked_here || remembered.seen_ended != *seen_ended {
@@ -76,14 +76,14 @@ impl Memory {
         }
     }
 
-    /// Records the write that the Job's next sync waits for, if any.
+    /// Records the write that the cache must show before the next sync of the Job. `None` ends the wait.
     pub fn await_write(&self, job: &Uid, write: Option<(Resource, Version)>) {
         if write.is_some() || self.of(job).awaited.is_some() {
             self.change(job, |remembered| remembered.awaited = write);
         }
     }
 
-    /// Whether the Job waits for a version of this resource that the cache has now reached.
+    /// Whether the Job waits for this resource, and the awaited version is not newer than `version`.
     pub fn has_waited_for(&self, job: &Uid, resource: Resource, version: Version) -> bool {
         let reached = |(r, awaited): (Resource, Version)| r == resource && awaited <= version;
         self.jobs.lock().get(job).is_some_and(|remembered| remembered.awaited.is_some_and(reached))
@@ -94,7 +94,6 @@ impl Memory {
         self.jobs.lock().remove(job);
     }
 
-    /// Whether no Job has a memory.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.lock().is_empty()

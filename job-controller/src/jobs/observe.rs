@@ -1,4 +1,4 @@
-//! Reads the caches into a snapshot, by index.
+//! Builds the snapshot of a Job from the caches, with lookups in their indexes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,11 +37,11 @@ impl JobController {
         if let Some(behind) = behind.clone().filter(|(behind, _)| must_wait(behind)) {
             return Ok(Observed::behind(behind));
         }
-        // Read after the check, so that the Job is not older than the own writes.
+        // The Job is read after the check of this process's writes, so that it is not older than these writes.
         let Some(job) = self.jobs.store().get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
         let uid = &job.metadata.uid;
         if judged.as_ref() != Some(uid) {
-            // A new Job with the same name appeared in the cache in between.
+            // The cache has received a new Job with the same name since its UID was read.
             return self.observe(key, now);
         }
         let without_pods = Snapshot {
@@ -89,16 +89,16 @@ impl JobController {
         }))
     }
 
-    /// Returns the UID of the cached Job with this name.
+    /// Returns the UID of the Job with this key; `None` if the cache has no such Job.
     pub(crate) fn uid(&self, key: &Key) -> Option<Uid> {
         self.jobs.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())
     }
 
-    /// Records the write that the caches do not show yet, so that the event which shows it enqueues the Job at once.
+    /// Records the write of this process that the caches lack. The event that shows this write enqueues the Job at once.
     pub(crate) fn await_write(&self, namespace: &Text, uid: &Uid) -> Option<(Resource, Version)> {
         let awaited = self.behind(namespace, uid).and_then(|(behind, _)| match behind {
             Behind::Write { resource, written, .. } => Some((resource, written)),
-            // Any event of a Pod may show the change.
+            // The version of the changed object is unknown, so any event of this resource ends the wait.
             Behind::Conflicts { resource, .. } => Some((resource, Version::UNKNOWN)),
             Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
         });
@@ -106,14 +106,14 @@ impl JobController {
         awaited
     }
 
-    /// Returns the own writes that the caches do not show yet, and how long to wait for them at most.
+    /// Returns the writes of this process for a Job that the caches do not show yet, and the maximal time to wait for them.
     pub(crate) fn behind(&self, namespace: &Text, uid: &Uid) -> Option<(Behind, Duration)> {
         let mut caches: Vec<&dyn Cache> = vec![&**self.pods.store(), &**self.jobs.store()];
         caches.extend(self.gangs.iter().flat_map(Gangs::caches));
         self.ledger.behind(uid, &caches, || self.children(namespace, uid))
     }
 
-    /// Returns the UIDs of the Pods that a Job controls, selected or not.
+    /// Returns the UIDs of the cached Pods that a Job controls, even if its selector does not match them.
     pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> HashSet<Uid> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
         let pods = self.pods.store().readable_by_index(ByController, &owner);
@@ -127,9 +127,9 @@ impl JobController {
     }
 }
 
-/// Returns the Job's claims, and the Pods under its control that it neither keeps nor releases.
+/// Returns the Pods that the Job keeps, adopts and releases, and the Pods that it controls and neither keeps nor releases.
 ///
-/// Only a terminating Job has such Pods. An invalid selector claims nothing, and the plan reports it.
+/// Only a terminating Job has Pods of the second group. A Job with an invalid selector claims no Pods, as its plan reports.
 pub(crate) fn claim(
     owner: &Owner,
     selector: &Selector,
@@ -149,7 +149,7 @@ pub(crate) fn claim(
     (claims, owned.into_iter().filter(is_unselected).collect())
 }
 
-/// Returns the Pods whose finalizers this process removed and the cache still shows.
+/// Returns the UIDs of `untracked_here` that belong to Pods with the finalizer in the cache.
 fn still_shown(untracked_here: Arc<HashSet<Uid>>, owned: &[PodRef]) -> Arc<HashSet<Uid>> {
     if untracked_here.is_empty() {
         return untracked_here;
@@ -158,8 +158,8 @@ fn still_shown(untracked_here: Arc<HashSet<Uid>>, owned: &[PodRef]) -> Arc<HashS
     Arc::new(tracked.filter(|uid| untracked_here.contains(*uid)).cloned().collect())
 }
 
-/// Returns when Pods with an end time in the future, by the clock of their node, were first seen finished. Deleted Pods are
-/// dropped.
+/// Returns the time at which this process first saw the end of each Pod with a finish time in the future, by the clock of its
+/// node. Deleted Pods are dropped.
 fn see_ended(seen: Arc<HashMap<Uid, Timestamp>>, owned: &[PodRef], now: Timestamp) -> Arc<HashMap<Uid, Timestamp>> {
     let is_ahead = |pod: &PodRef| !pod.is_active() && pod.finished > now;
     if seen.is_empty() && !owned.iter().any(is_ahead) {
@@ -175,8 +175,8 @@ fn see_ended(seen: Arc<HashMap<Uid, Timestamp>>, owned: &[PodRef], now: Timestam
 
 /// Reconstructs the failures since the last success from existing Pods, after a take-over.
 ///
-/// Works only while no Pod has succeeded: succeeded Pods are not kept, and one of them may have finished last. Upstream starts
-/// without failures (kubernetes/kubernetes#114650).
+/// Reconstructs nothing if a Pod has succeeded: counted Pods that have succeeded are not cached, and one of them may have
+/// finished last. Upstream starts without failures (kubernetes/kubernetes#114650).
 fn recollect(job: &Job, owned: &[PodRef], seen_ended: &HashMap<Uid, Timestamp>) -> Record {
     if job.status.succeeded > 0 || job.status.failed == 0 {
         return Record::default();

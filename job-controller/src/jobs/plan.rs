@@ -1,4 +1,4 @@
-//! The plan of one sync of a Job.
+//! The plan of one sync of a Job, with the reasons for its decisions.
 
 mod end;
 mod explain;
@@ -22,44 +22,44 @@ pub use self::{
 use super::snapshot::PodRef;
 use crate::objects::Job;
 
-/// The decisions of one sync.
+/// The decisions of one sync of a Job.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The Job as in the snapshot.
+    /// The cached Job from the snapshot.
     pub job: Arc<Job>,
-    /// Pods that lose their finalizer without being counted, because the terminating Job does not count them.
+    /// Pods that lose the tracking finalizer without being counted; empty unless the Job is terminating.
     pub untrack_uncounted: Vec<PodRef>,
     /// The plan to sync the Job, or the reason to leave it alone.
     pub sync: Result<SyncPlan, LeftAlone>,
 }
 
-/// The plan of a sync in which every request succeeds.
+/// The plan of a sync, on the assumption that every request succeeds.
 #[derive(Clone, Debug)]
 pub struct SyncPlan {
-    /// The numbers of the Job's Pods.
+    /// The Job's Pods and their numbers before the sync.
     pub situation: Situation,
-    /// How Pods are scheduled.
+    /// Whether new Pods are scheduled one by one or together as a gang.
     pub gang: Gang,
-    /// The decision about the number of Pods.
+    /// The Pods to create or delete.
     pub manage: Manage,
-    /// The numbers after the requests of the plan have succeeded.
+    /// The numbers of Pods after these Pods are created or deleted.
     pub managed: Managed,
-    /// The first status, and the finalizers to remove.
+    /// The first status that the sync writes, and the finalizers to remove after this write.
     pub tracked: Tracked,
-    /// The time after which the decision may change without an event.
+    /// The time after which the decision may change without an event; `None` if only an event can change it.
     pub requeue_after: Option<Duration>,
 }
 
-/// The reason why a Job is left alone.
+/// The reason why a Job is not synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftAlone {
-    /// The Job has finished.
+    /// The Job has completed or failed.
     Finished,
     /// Another controller manages the Job: the value of `spec.managedBy`.
     ManagedBy(String),
-    /// The completion mode is unknown to this version.
+    /// The value of `spec.completionMode` is unknown to this version.
     UnknownCompletionMode,
-    /// The selector is invalid.
+    /// The value of `spec.selector` is invalid, for this reason.
     Selector(SelectorError),
 }
 

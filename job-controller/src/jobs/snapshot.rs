@@ -11,84 +11,84 @@ use jiff::Timestamp;
 
 use crate::objects::{CachedPod, Job, PodGroup, Workload};
 
-/// A Pod as the cache shares it.
+/// A cached Pod, shared with the cache.
 pub type PodRef = Arc<CachedPod>;
 
-/// The input of one sync: a Job, its Pods, and the memory of this process.
+/// The input of one sync: a Job, its Pods, and the state that this process remembers for the Job.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The cached Job.
+    /// The Job as cached; the cache may be stale.
     pub job: Arc<Job>,
-    /// The Job as an owner of Pods.
+    /// The identity and version of the Job, for the owner references of its Pods.
     pub owner: Owner,
-    /// Pods to keep, to adopt and to release.
+    /// The Pods that the Job keeps, adopts and releases.
     pub claims: Claims<PodRef>,
-    /// Pods that the Job controls but does not claim, because it is terminating and its selector does not match them.
+    /// Pods that a terminating Job controls, although its selector does not match them; empty for any other Job.
     pub unselected: Vec<PodRef>,
-    /// Pods whose finalizer this process removed although the cache still shows it. They have been counted.
+    /// UIDs of Pods that no longer have the finalizer, because this process removed it; the cache still shows it.
     ///
-    /// The ledger does not replace this set: it reports a write that is not in the cache yet, but a sync may continue
-    /// nevertheless, after a time-out or with `StaleControllerConsistencyJob` off, and must not count such a Pod again.
+    /// A sync may run before the cache shows the removal: after a time-out, or with `StaleControllerConsistencyJob` off. Such a
+    /// sync must not count the Pods again.
     pub untracked_here: Arc<HashSet<Uid>>,
-    /// Pods with an end time in the future, by the clock of their node, each with the time at which this process first saw the
-    /// end.
+    /// For each Pod with a finish time in the future, by the clock of its node: the time at which this process first saw that
+    /// the Pod had finished.
     pub seen_ended: Arc<HashMap<Uid, Timestamp>>,
-    /// Failures of Pods since the last success.
+    /// Failures of Pods since the last success, before this sync.
     pub backoff: Record,
-    /// Workloads and groups of the Job's Pods; `None` unless the gate `WorkloadWithJob` is on.
+    /// The Workloads and `PodGroups` of the Job; `None` if the gate `WorkloadWithJob` is off.
     pub scheduling: Option<Scheduling>,
     /// Whether the Job's namespace is terminating, so that the server refuses every Pod.
     pub terminating_namespace: bool,
-    /// Own writes that the caches do not show yet, if any.
+    /// Writes of this process that the caches do not show yet; `None` if the caches show all of them.
     ///
-    /// While there are some, no Pods are created or scaled down, and the Job does not end. Pods of a failing Job are still
-    /// deleted.
+    /// While the caches lack a write, no Pods are created or scaled down, and the Job does not end. Pods of a failing Job are
+    /// still deleted.
     pub unseen_writes: Option<UnseenWrites>,
-    /// The limits of one sync.
+    /// Settings of this process, the same in each sync.
     pub limits: Limits,
     /// The time at which the sync started.
     pub now: Timestamp,
 }
 
-/// Failures since the last success, which delay the next Pod of a Job without a limit per index.
+/// Failures since the last success. They delay the next Pod of a Job that has no `spec.backoffLimitPerIndex`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The number of failed Pods since the last success.
     pub failures: u32,
-    /// The time of the last failure.
+    /// The finish time of the last failed Pod; `None` if no Pod has failed since the last success.
     pub last: Option<Timestamp>,
 }
 
-/// The cached objects that refer to a Job or to its Workload.
+/// The cached Workloads of a Job, and the cached `PodGroups` of its Workload.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduling {
-    /// Workloads that refer to the Job, except those of a deleted Job with the same name.
+    /// Workloads that refer to the Job, without Workloads of a deleted Job with the same name.
     pub workloads: Vec<Arc<Workload>>,
-    /// `PodGroups` that refer to the Workload, if there is exactly one Workload.
+    /// `PodGroups` that refer to the Workload; empty unless exactly one Workload refers to the Job.
     pub groups: Vec<Arc<PodGroup>>,
 }
 
 /// Writes of this process that the caches do not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnseenWrites {
-    /// A description of the missing writes.
+    /// A description of the missing writes, for explanations.
     pub why: String,
-    /// The maximal time to wait for them.
+    /// The maximal time to wait until the caches show these writes.
     pub at_most: Duration,
-    /// Whether the Pods may be in a different state than the cache shows.
+    /// Whether a cached object is older than a write of this process. False if only creates and deletes of Pods are missing.
     pub is_stale: bool,
 }
 
-/// Settings that influence decisions.
+/// Feature gates and `--tune` values that influence decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximal number of UIDs that one status lists as being counted.
+    /// The maximal number of UIDs in `status.uncountedTerminatedPods`.
     pub named_pods: usize,
     /// The maximal number of Pods that one sync creates or deletes.
     pub pods: usize,
     /// The back-off after the first failure of a Pod.
     pub failure_backoff: Duration,
-    /// The maximal back-off.
+    /// The maximal back-off, after several failures.
     pub failure_backoff_max: Duration,
     /// The debounce period for events of Pods.
     pub batch: Duration,

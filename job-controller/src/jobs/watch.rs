@@ -1,4 +1,4 @@
-//! Handlers that enqueue Jobs and orphans at events of Jobs and Pods.
+//! Event handlers of Jobs and Pods, which enqueue Jobs, and Pods that may carry a leftover finalizer (orphans).
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,8 +20,8 @@ use crate::{
 
 /// The delay before the first sync of a Job that was created suspended.
 ///
-/// The creator often changes such a Job at once, for example its scheduling directives, with the version from its own write. An
-/// early status write would make that change fail with a conflict. Upstream is slow enough to avoid this without a delay.
+/// The creator often updates such a Job at once, with the version from the create. An early status write would make this update
+/// fail with a conflict. Upstream is slow enough to avoid the conflict without a delay.
 const PREPARATION: Duration = Duration::from_millis(100);
 
 /// Whether a Job is suspended and its status is still empty.
@@ -29,7 +29,7 @@ fn is_being_prepared(job: &Job) -> bool {
     job.suspend && job.status.start_time.is_none() && job.status.conditions.is_empty()
 }
 
-/// Turns events into keys. Upstream: `pkg/controller/job`, `addPod`, `updatePod`, `deletePod`, `updateJob`, ...
+/// Event handlers that enqueue keys. Upstream: `pkg/controller/job`, `addPod`, `updatePod`, `deletePod`, `updateJob`, ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) orphans: Queue<Orphan>,
@@ -37,7 +37,7 @@ pub(crate) struct Watch {
     pub(crate) pods: Arc<Store<CachedPod>>,
     pub(crate) memory: Memory,
     pub(crate) metrics: ControllerMetrics,
-    /// The debounce period for events of Pods, and of statuses.
+    /// The debounce period for events of Pods, and for status changes of Jobs.
     pub(crate) batch: Duration,
 }
 
@@ -71,8 +71,8 @@ impl Watch {
         }
     }
 
-    /// Enqueues the Job of a Pod. Pods in the first list enqueue no Job, because every Job is enqueued then anyway; they enqueue
-    /// possible orphans with leftover finalizers.
+    /// Enqueues the Job of a Pod. The first list of Pods enqueues only possible orphans, because the first list of Jobs
+    /// enqueues every Job.
     pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         self.count(event);
         match event {
@@ -128,7 +128,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues a Pod with the finalizer as a possible orphan.
+    /// Enqueues a Pod as a possible orphan, if it carries the finalizer.
     fn strip(&self, pod: &CachedPod) {
         if pod.tracked {
             self.orphans.add(Orphan::pod(pod.meta()), Priority::Normal);
@@ -140,7 +140,7 @@ impl Watch {
         self.orphans.add(Orphan::job(&job.namespace, &job.name, &job.uid), priority);
     }
 
-    /// Enqueues a Job, debounced, or at once if it waits for this event.
+    /// Enqueues a Job: at once if the Job waits for a version that a cache has reached, and debounced otherwise.
     fn add(&self, job: &Meta) {
         if self.waited(&job.uid) {
             self.queue.add(job.key(), Priority::Normal);
@@ -149,7 +149,7 @@ impl Watch {
         }
     }
 
-    /// Enqueues the Job that controls an object, if the Job waits until the cache shows this write.
+    /// Enqueues the Job that controls the object `written`, if the Job waits until the cache shows this version of the object.
     pub(crate) fn on_shown(&self, written: &Meta, resource: Resource) {
         if let Some(job) = owner_of(&self.jobs, written)
             && self.memory.has_waited_for(&job.metadata.uid, resource, written.resource_version)
@@ -175,7 +175,7 @@ impl Watch {
         }
     }
 
-    /// Counts terminated Pods with the finalizer, of any owner.
+    /// Updates the metric of terminated Pods with the finalizer, for Pods of any owner.
     fn count(&self, event: &Event<CachedPod>) {
         match event {
             Event::Added(pod) => self.metrics.tracking(false, pod.is_terminated_and_tracked()),

@@ -1,4 +1,4 @@
-//! The projection of a Job.
+//! The fields of a Job that this program reads.
 
 use common::{
     intern::Text,
@@ -22,22 +22,22 @@ use super::{
 
 /// The resource `jobs` of the group `batch`.
 pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
-/// The value of `spec.managedBy` for this controller.
+/// The value of `spec.managedBy` that means this controller, as upstream defines it.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
 /// `spec.completionMode`: how completions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Every succeeded Pod counts.
+    /// Every succeeded Pod is a completion.
     NonIndexed,
-    /// Every index counts once.
+    /// Every index that has succeeded is one completion.
     Indexed,
-    /// A mode unknown to this version. Such a Job is left alone.
+    /// A mode unknown to this version. A Job with such a mode is not synced.
     Unknown,
 }
 
 impl Mode {
-    /// The value in the API and in metrics.
+    /// Returns the value in the API and in metrics; `NonIndexed` for an unknown mode.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Indexed => "Indexed",
@@ -48,8 +48,8 @@ impl Mode {
 
 /// A Job, reduced to the fields that this controller reads.
 ///
-/// Defaults of the API server are applied here too, for older servers. A Job with values that validation rejects cannot be
-/// decoded.
+/// Absent fields get the defaults of the API server, because older servers do not set them. A Job with values that API
+/// validation rejects cannot be decoded.
 #[derive(Debug)]
 pub struct Job {
     /// Metadata without annotations and finalizers.
@@ -58,42 +58,42 @@ pub struct Job {
     pub parallelism: u32,
     /// The wanted number of completions; `None` if any success is enough.
     pub completions: Option<u32>,
-    /// Indexed or not.
+    /// `spec.completionMode`, `NonIndexed` by default.
     pub mode: Mode,
-    /// The allowed number of failed Pods; one more makes the Job fail. 6 by default, unlimited with a limit per index.
+    /// The allowed number of failed Pods; one more makes the Job fail. 6 by default, but unlimited with a limit per index.
     pub backoff_limit: i32,
     /// The allowed number of failures of one index; one more makes the index fail. `None` without such a limit.
     pub backoff_limit_per_index: Option<u32>,
     /// The maximal number of failed indexes; `None` without a limit.
     pub max_failed_indexes: Option<u32>,
-    /// Whether the user has suspended the Job.
+    /// Whether the user has suspended the Job, so that it has no Pods.
     pub suspend: bool,
-    /// The time limit in seconds.
+    /// The maximal time from the start of the Job to its end, in seconds; `None` without a limit.
     pub active_deadline_seconds: Option<i64>,
     /// The time to live after the end, in seconds; `None` to keep the Job.
     pub ttl_seconds_after_finished: Option<i64>,
-    /// `spec.managedBy`, if another controller manages the Job.
+    /// `spec.managedBy`, if another controller manages the Job; `None` if this controller does.
     pub managed_by: Option<Text>,
     /// Whether `spec.podReplacementPolicy` is `Failed`.
     pub replaces_failed: bool,
-    /// Rules for failed Pods.
+    /// Rules that choose an action for a failed Pod; `None` if every failure counts.
     pub failure_policy: Option<FailurePolicy>,
-    /// Rules for success before all indexes have succeeded.
+    /// Rules for success before all indexes have succeeded; `None` unless the Job is indexed.
     pub success_policy: Option<SuccessPolicy>,
-    /// The labels of the Job's Pods.
+    /// The label selector of the Job's Pods, which may be invalid.
     pub selector: Selector,
-    /// The Pod template; dropped once the Job has finished.
+    /// The Pod template as raw JSON; `None` once the Job has finished, to save memory.
     pub template: Option<Raw>,
-    /// Whether the restart policy is `OnFailure`, so that restarts of containers count.
+    /// Whether the restart policy is `OnFailure`, so that container restarts count towards the back-off limit.
     pub restarts_on_failure: bool,
-    /// Whether the template already names a scheduling group.
+    /// Whether the user has set a `schedulingGroup` in the template.
     pub has_scheduling_group: bool,
-    /// The status on the server.
+    /// The status in this version of the Job.
     pub status: Status,
 }
 
 impl Job {
-    /// Whether the Job has completed or failed.
+    /// Whether the status has the condition `Complete` or `Failed`.
     pub fn is_finished(&self) -> bool {
         self.status.is_finished()
     }
@@ -108,7 +108,7 @@ impl Job {
         self.replaces_failed || self.failure_policy.is_some()
     }
 
-    /// The number of indexes; 0 unless the Job is indexed.
+    /// Returns the number of indexes, which is `completions`; 0 unless the Job is indexed.
     pub fn indexes(&self) -> u32 {
         if self.is_indexed() { self.completions.unwrap_or(0) } else { 0 }
     }
@@ -224,7 +224,7 @@ impl Wire {
     }
 }
 
-/// The fields of a Pod template's `spec` that are read.
+/// The fields of the Pod template's `spec` that this program reads.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodSpec {

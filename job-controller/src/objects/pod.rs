@@ -1,4 +1,4 @@
-//! The projection of a Pod.
+//! The fields of a Pod that this program reads.
 
 use std::{borrow::Cow, fmt, ops::Deref};
 
@@ -32,46 +32,47 @@ pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub const INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The annotation key for the number of ignored failures of the Pod's index.
 pub const INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
-/// The environment variable with the completion index.
+/// The environment variable that contains the completion index of the Pod.
 pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 
 /// A Pod that may concern a Job.
 ///
-/// The cache holds Pods that a Job controls, orphans, and any Pod with the tracking finalizer, unless its restart policy is
-/// `Always`. A succeeded Pod of a Job without the finalizer has been counted, and is dropped from the cache.
+/// The cache holds Pods that a Job controls, Pods without a controller, and all Pods with the tracking finalizer. It holds no
+/// Pod with restart policy `Always`. A succeeded Pod of a Job that has lost the finalizer was counted, and is dropped from the
+/// cache.
 #[derive(Debug)]
 pub struct CachedPod {
     pod: Pod,
     /// Whether the Pod carries the tracking finalizer.
     pub tracked: bool,
-    /// The completion index from the annotation, if valid.
+    /// The completion index from the annotation; `None` without a valid one.
     pub index: Option<u32>,
-    /// The number of failures of the index before this Pod.
+    /// The number of failures of the index before this Pod, without ignored ones.
     pub failure_count: u32,
     /// The number of ignored failures of the index before this Pod.
     pub ignored_count: u32,
-    /// The time at which the Pod finished. For other Pods an estimate from readiness, deletion or creation.
+    /// The time at which the Pod finished. For a running Pod, an estimate from its readiness, deletion or creation.
     pub finished: Timestamp,
-    /// The total number of container restarts.
+    /// The total number of restarts of all containers, init containers included.
     pub restarted: i32,
-    /// Exit codes and conditions, which failure policies match.
+    /// The exit codes and conditions that a failure policy matches.
     pub evidence: Evidence,
 }
 
-/// Exit codes and conditions, which failure policies match.
+/// The properties of a Pod that the rules of a failure policy match: exit codes and conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Container names with exit codes other than 0, first of terminated containers, then of terminated init containers, in their
-    /// order.
+    /// Names and exit codes of terminated containers with an exit code other than 0: regular containers first, then init
+    /// containers.
     pub exits: Box<[(Text, i32)]>,
     /// Types and statuses of a failed Pod's conditions, in their order.
     conditions: Box<[(Text, Text)]>,
-    /// Types and statuses of any other Pod's conditions, where the order does not matter. Equal sets are shared between Pods.
+    /// Types and statuses of the conditions of a Pod that has not failed. Pods with equal conditions share one list.
     shared: Labels,
 }
 
 impl Evidence {
-    /// Iterates over types and statuses of the Pod's conditions.
+    /// Iterates over the types and statuses of the Pod's conditions.
     pub fn conditions(&self) -> impl Iterator<Item = &(Text, Text)> {
         self.conditions.iter().chain(self.shared.as_slice())
     }
@@ -85,7 +86,7 @@ impl Deref for CachedPod {
 }
 
 impl CachedPod {
-    /// Metadata without annotations and finalizers.
+    /// Returns the metadata, in which annotations and finalizers are empty.
     pub fn meta(&self) -> &Meta {
         &self.pod.meta
     }
@@ -95,7 +96,7 @@ impl CachedPod {
         self.tracked && self.phase.is_terminal()
     }
 
-    /// The number of failures of the index before this Pod, including ignored ones.
+    /// Returns the number of failures of the index before this Pod, including ignored ones.
     pub fn failures_before(&self) -> u32 {
         self.failure_count.saturating_add(self.ignored_count)
     }
@@ -103,7 +104,7 @@ impl CachedPod {
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
-    /// The API server rejects Jobs with restart policy `Always`, and the restart policy of a Pod is immutable.
+    /// Excludes restart policy `Always`: the API server rejects Jobs with it, and the restart policy of a Pod never changes.
     const FIELD_SELECTOR: &'static str = "spec.restartPolicy!=Always";
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
@@ -131,7 +132,7 @@ fn count(meta: &Meta, key: &str) -> u32 {
 /// Metadata with the grace period of the deletion, which the cache does not keep.
 struct WireMeta {
     meta: Meta,
-    /// `deletionGracePeriodSeconds`.
+    /// `metadata.deletionGracePeriodSeconds`.
     grace: Option<i64>,
 }
 
@@ -314,8 +315,8 @@ impl<'a> WireStatus<'a> {
         }
     }
 
-    /// Returns when the Pod finished: the end of its last container; else the time it became unready; else its deletion; else its
-    /// creation. Upstream: `pkg/controller/job`, `getFinishedTime`.
+    /// Returns the time at which the Pod finished: the end of its last container, or else the time at which it became unready,
+    /// was deleted or was created. Upstream: `pkg/controller/job`, `getFinishedTime`.
     fn finished(&self, meta: &Meta, spec: &pods::Spec, grace: Option<i64>) -> Timestamp {
         let sidecars = self.init().filter(|c| spec.restartable_init.iter().any(|name| **name == *c.name()));
         let unready = || {

@@ -1,4 +1,4 @@
-//! Policies of a Job: actions for failed Pods, and early success.
+//! The policies of a Job: actions for failed Pods, and early success.
 
 use common::{intern::Text, json::null_as_default};
 use serde::{Deserialize, Deserializer};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use super::pod::CachedPod;
 use crate::indexes::IndexSet;
 
-/// The action of a failure policy for a failed Pod.
+/// The action of a rule in a failure policy for a failed Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// The Job fails.
@@ -24,7 +24,7 @@ impl Action {
         [Self::FailJob, Self::FailIndex, Self::Ignore, Self::Count].into_iter().find(|action| action.as_str() == text)
     }
 
-    /// The value in the API.
+    /// Returns the name of the action in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FailJob => "FailJob",
@@ -35,7 +35,7 @@ impl Action {
     }
 }
 
-/// `spec.podFailurePolicy`.
+/// `spec.podFailurePolicy`: rules that choose an [`Action`] for a failed Pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct FailurePolicy {
@@ -46,7 +46,7 @@ pub struct FailurePolicy {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Rule {
-    /// `None` for an action unknown to this version: the rule is skipped.
+    /// `None` for an action unknown to this version. A rule without an action is skipped.
     #[serde(deserialize_with = "known_action")]
     action: Option<Action>,
     on_exit_codes: Option<ExitCodes>,
@@ -87,7 +87,7 @@ impl ExitCodes {
 
 impl Pattern {
     fn matches(&self, (kind, status): &(Text, Text)) -> bool {
-        // The default, which older servers may not have set.
+        // Older servers may not have set the default, `True`.
         let wanted = self.status.as_deref().filter(|wanted| !wanted.is_empty()).unwrap_or("True");
         self.kind == *kind && **status == *wanted
     }
@@ -105,7 +105,7 @@ impl FailurePolicy {
         self.find(pod).map(|(_, action, _)| action)
     }
 
-    /// Returns the message of the failed Job, if this Pod makes the Job fail.
+    /// Returns the message for the condition of the Job, if the first rule that matches this Pod makes the Job fail.
     pub fn fails_job(&self, pod: &CachedPod) -> Option<String> {
         let (at, action, cause) = self.find(pod).filter(|(_, action, _)| *action == Action::FailJob)?;
         let name = format!("{}/{}", pod.meta().namespace, pod.meta().name);
@@ -135,7 +135,7 @@ impl FailurePolicy {
     }
 }
 
-/// `spec.successPolicy`.
+/// `spec.successPolicy`: rules for the success of an Indexed Job before all indexes have succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct SuccessPolicy {

@@ -1,6 +1,6 @@
-//! Projections of Workloads and `PodGroups`, which tell a scheduler to place Pods together or not at all.
+//! Projections of Workloads and `PodGroups`: with these objects, a scheduler places Pods together or not at all.
 //!
-//! Both APIs are alpha, and watched only if the gate `WorkloadWithJob` is on.
+//! The APIs of both kinds are alpha, and watched only if the gate `WorkloadWithJob` is on.
 
 use common::{
     intern::Text,
@@ -31,10 +31,10 @@ pub const POD_GROUPS: Resource = Resource {
     namespaced: true,
 };
 
-/// Templates for the groups of Pods of one controller, for example a Job.
+/// Templates for the `PodGroups` of one controller, for example a Job.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Workload {
-    /// Metadata with owners.
+    /// The metadata, with the references to the owners.
     pub metadata: Meta,
     spec: WorkloadSpec,
 }
@@ -55,13 +55,13 @@ struct ControllerRef {
     name: Text,
 }
 
-/// The template of one group of Pods.
+/// The template of one `PodGroup`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupTemplate {
-    /// The name within the Workload.
+    /// The name, unique within the Workload.
     pub name: Text,
-    /// The scheduling policy as raw JSON.
+    /// The scheduling policy as raw JSON, which the `PodGroup` copies.
     pub scheduling_policy: Raw,
 }
 
@@ -72,14 +72,14 @@ impl Workload {
         (of.api_group == JOBS.group && of.kind == JOBS.kind && !of.name.is_empty()).then_some(&of.name)
     }
 
-    /// Builds a Workload with one template that does not exist yet, for forecasts.
+    /// Builds the Workload, with one template, that a forecast (a sync without requests) uses instead of the server's answer.
     pub fn to_be_made(name: &str, template: &str) -> serde_json::Result<Self> {
         let template = GroupTemplate { name: Text::new(template), scheduling_policy: Raw::from_value(&Value::Null)? };
         let spec = WorkloadSpec { controller_ref: None, pod_group_templates: vec![template] };
         Ok(Self { metadata: Meta { name: name.into(), ..Meta::default() }, spec })
     }
 
-    /// Templates of the groups.
+    /// Returns the templates of the Workload's `PodGroups`.
     pub fn templates(&self) -> &[GroupTemplate] {
         &self.spec.pod_group_templates
     }
@@ -97,7 +97,7 @@ impl Object for Workload {
 /// A group of Pods that are scheduled together.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PodGroup {
-    /// Metadata with owners.
+    /// The metadata, with the references to the owners.
     pub metadata: Meta,
     #[serde(default)]
     spec: PodGroupSpec,
@@ -137,7 +137,7 @@ impl Object for PodGroup {
     }
 }
 
-/// Returns the index value for objects that refer to this name.
+/// Returns the value under which [`ByReference`] lists the objects that refer to this name.
 pub(crate) fn named(namespace: &str, name: &str) -> IndexValue {
     IndexValue::Text(format!("{namespace}/{name}").as_str().into())
 }

@@ -8,7 +8,7 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Condition types of the API.
+/// Condition types in the status of a Job.
 pub mod kinds {
     /// The Job has finished successfully.
     pub const COMPLETE: &str = "Complete";
@@ -22,25 +22,25 @@ pub mod kinds {
     pub const SUSPENDED: &str = "Suspended";
 }
 
-/// UIDs of terminated Pods, listed until their finalizers are removed, so that each Pod is counted once.
+/// UIDs of terminated Pods that are not counted yet (`uncountedTerminatedPods`). Each Pod is listed once, and then counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NamedPods {
-    /// UIDs of succeeded Pods.
+    /// UIDs of succeeded Pods that `status.succeeded` does not include yet.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub succeeded: Vec<Uid>,
-    /// UIDs of failed Pods.
+    /// UIDs of failed Pods that `status.failed` does not include yet.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub failed: Vec<Uid>,
 }
 
 impl NamedPods {
-    /// Returns the number of UIDs.
+    /// Returns the number of UIDs in both lists.
     pub fn len(&self) -> usize {
         self.succeeded.len() + self.failed.len()
     }
 
-    /// Whether there are no UIDs.
+    /// True if the lists `succeeded` and `failed` are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -59,25 +59,25 @@ pub struct Status {
     /// The time at which the Job completed; `None` for a failed Job.
     #[serde(with = "seconds")]
     pub completion_time: Option<Timestamp>,
-    /// Pods that are neither finished nor terminating.
+    /// The number of Pods that are neither finished nor terminating.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub active: i32,
-    /// Active Pods that are ready.
+    /// The number of active Pods that are ready; `None` if the status was never written.
     pub ready: Option<i32>,
-    /// Pods that are terminating and not finished.
+    /// The number of terminating Pods that have not finished; `None` if the status was never written.
     pub terminating: Option<i32>,
-    /// Succeeded Pods; for an Indexed Job, succeeded indexes.
+    /// The number of counted Pods that have succeeded; for an Indexed Job, the number of succeeded indexes.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub succeeded: i32,
-    /// Failed Pods.
+    /// The number of counted Pods that have failed.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub failed: i32,
-    /// Succeeded indexes, as text.
+    /// The succeeded indexes as text, such as `0,2-4`.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub completed_indexes: Box<str>,
-    /// Permanently failed indexes, as text.
+    /// The permanently failed indexes as text; `None` without a limit per index.
     pub failed_indexes: Option<Box<str>>,
-    /// Terminated Pods that are being counted.
+    /// Terminated Pods that the counters do not include yet.
     #[serde(rename = "uncountedTerminatedPods", deserialize_with = "null_as_default")]
     pub named: NamedPods,
 }
@@ -88,12 +88,12 @@ impl Status {
         conditions::is_true(&self.conditions, kind)
     }
 
-    /// Whether the Job has completed or failed.
+    /// Whether the condition `Complete` or `Failed` is `True`.
     pub fn is_finished(&self) -> bool {
         self.finished().is_some()
     }
 
-    /// Returns the condition `Complete` or `Failed` that is `True`, the first one in the list.
+    /// Returns the first condition that is `True` and has the type `Complete` or `Failed`.
     pub fn finished(&self) -> Option<&Condition> {
         let terminal = |c: &&Condition| c.is_true() && (c.kind == kinds::COMPLETE || c.kind == kinds::FAILED);
         self.conditions.iter().find(terminal)

@@ -1,4 +1,4 @@
-//! Sends the patches of a plan.
+//! Removes the finalizers from the Pods of a plan.
 
 use std::convert::Infallible;
 
@@ -7,10 +7,10 @@ use common::io::{self, Class, Failed, Pace, Requeue};
 use super::plan::Plan;
 use crate::{jobs::snapshot::PodRef, untrack::untrack};
 
-/// No note exists, because a sync changes no memory.
+/// A type without values, because a sync of this loop changes no memory.
 pub(super) type Note = Infallible;
 
-/// Removes the finalizer from every Pod. All Pods are tried before the first failure is returned.
+/// Removes the finalizer from every Pod of the plan. Tries all Pods before it returns the first failure.
 pub(super) async fn act(plan: &Plan, io: io::Io<'_, Note>) -> Result<Requeue, Failed> {
     let send = |pod: &PodRef| io.send(untrack(pod, "no Job counts it any more", io));
     let untracked = io.all(Pace::AtOnce, &plan.pods, send).await;

@@ -1,4 +1,4 @@
-//! Decides which Pods are orphans.
+//! Decides which Pods lose the finalizer, because no Job counts them.
 
 use super::{
     plan::Plan,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::objects::JOBS;
 
-/// Selects the orphans among the candidates.
+/// Selects the Pods that carry the finalizer and that no Job counts.
 pub(super) fn decide(snapshot: &Snapshot) -> Plan {
     let orphans = snapshot.pods.iter().filter(|candidate| is_orphan(candidate));
     Plan { pods: orphans.map(|candidate| candidate.pod.clone()).collect() }

@@ -1,4 +1,4 @@
-//! Keys of the queue of orphans.
+//! The key of the orphan loop: a Pod, or all Pods of a Job.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use common::{
     queue::QueueKey,
 };
 
-/// One Pod, or all Pods of one Job, that may be orphans.
+/// One Pod, or all Pods of one Job, that may carry a leftover finalizer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Orphan {
     /// The Pod with this name.

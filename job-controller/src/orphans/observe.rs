@@ -1,4 +1,4 @@
-//! Reads the caches of the loop of Jobs into a snapshot.
+//! Builds the snapshot of possible orphans from the caches of the Job loop.
 
 use common::{
     controller::Observed,
@@ -19,7 +19,7 @@ impl OrphanController {
         let pods: Vec<PodRef> = match key {
             Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
             Orphan::Job { namespace, uid, .. } => {
-                // The cache may not show finalizers that were removed just now; they are not removed again.
+                // The sync waits until the cache shows the last removals of finalizers, so that no finalizer is removed twice.
                 if let Some(behind) = self.0.behind(namespace, uid) {
                     return Observed::behind(behind);
                 }
@@ -43,8 +43,8 @@ impl OrphanController {
         Observed::Ready(Snapshot { pods: pods.into_iter().map(candidate).collect(), ended_job })
     }
 
-    /// Whether this controller, or the manager of the Job, counts the Pods of the Job with this UID. An unreadable Job may count
-    /// them.
+    /// Whether the Job with this UID exists, and this controller or another manager counts its Pods. An unreadable Job is
+    /// assumed to count them.
     fn counts(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
         let jobs = self.0.jobs.store();
         match jobs.get(namespace, name) {

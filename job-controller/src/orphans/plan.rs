@@ -1,4 +1,4 @@
-//! The plan of one sync.
+//! The plan of one sync of the orphan loop.
 
 use common::controller::Explain;
 
@@ -7,7 +7,6 @@ use crate::jobs::snapshot::PodRef;
 /// The Pods that lose their finalizer.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Orphans with the finalizer.
     pub(crate) pods: Vec<PodRef>,
 }
 

@@ -1,22 +1,20 @@
-//! The input of one sync.
+//! The input of one sync of the orphan loop.
 
 use common::meta::Uid;
 
 use crate::jobs::snapshot::PodRef;
 
-/// Pods that may carry the tracking finalizer unnecessarily.
+/// Pods that may carry a leftover tracking finalizer.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// Candidates to check.
     pub(crate) pods: Vec<Candidate>,
-    /// The UID of the key's Job, if no Job counts these Pods any more.
+    /// The UID of the Job in the key, if this Job has finished or was deleted; `None` otherwise, and if the key is a Pod.
     pub(crate) ended_job: Option<Uid>,
 }
 
-/// A Pod that may be an orphan.
+/// A Pod that may carry a leftover finalizer.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    /// The cached Pod.
     pub(crate) pod: PodRef,
     /// Whether the Job in the owner reference counts the Pod.
     pub(crate) is_counted: bool,

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::objects::{JOBS, Job};
 
-/// A change of memory or metrics.
+/// A result of a sync that the controller logs or measures.
 #[derive(Debug)]
 pub enum Note {
     /// The finish time of the Job is in the future.
@@ -31,7 +31,7 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Sends the requests of a plan.
+/// Deletes the Job if the plan says so. Returns when the Job is synced again.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let job = &*snapshot.job;
     match plan {
@@ -54,7 +54,7 @@ async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, Failed> {
         Err(refusal) if refusal.class == Class::Gone => return Ok(Requeue::AsPlanned),
         Err(refusal) => return Err(Failed::request("reading the finished Job", &refusal)),
     };
-    // In a forecast, the Job is expected to be as in the cache.
+    // A forecast (a sync without requests) reads no object, and assumes that the Job is as cached.
     let live = live.as_ref().unwrap_or(job);
     let instead = match decide(live, io.now()) {
         Plan::Remove { late } => return delete(live, late, io).await,
@@ -67,7 +67,7 @@ async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, Failed> {
 }
 
 async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Result<Requeue, Failed> {
-    // A change of the time to live in between changes the version, so that the precondition fails.
+    // If the time to live changes after the read, the version changes, too, and the precondition fails.
     let delete = Request { verb: Verb::Delete(Some("Foreground"), None), ..Request::delete(JOBS, &live.metadata) };
     let removed = io.send(delete.doing("remove").because("its time to live has ended")).await;
     removed.map_err(|refusal| Failed::request("removing the finished Job", &refusal))?;

@@ -7,14 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::plan::Plan;
 use crate::objects::Job;
 
-/// Whether and when a Job is deleted.
+/// Whether and when the time to live deletes a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The Job is not deleted: it has not finished, is already terminating, or has no time to live.
     Stays,
-    /// The Job has finished, and its status does not contain the time.
+    /// The Job has finished, and its status does not contain the finish time.
     Unknown,
-    /// The Job is deleted at this time.
+    /// The Job is deleted at this time, when its time to live ends.
     Expires(Timestamp),
 }
 
@@ -28,7 +28,7 @@ pub fn fate(job: &Job) -> Fate {
     Fate::Expires(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
 }
 
-/// Returns the finish time in the status.
+/// Returns the transition time of the condition `Complete` or `Failed`; `None` without such a time.
 pub(super) fn finish_time(job: &Job) -> Option<Timestamp> {
     job.status.finished()?.last_transition_time
 }

@@ -1,4 +1,4 @@
-//! Reads the cache into a snapshot.
+//! Builds the snapshot of a Job from the cache.
 
 use common::{controller::Observed, meta::Key, store::Store};
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::snapshot::Snapshot;
 use crate::objects::Job;
 
-/// Reads a Job. An unreadable Job is skipped: the event that makes it readable enqueues it.
+/// Reads a Job. A Job that cannot be decoded is skipped, and enqueued when a readable version arrives.
 pub(super) fn observe(jobs: &Store<Job>, key: &Key, now: Timestamp) -> Observed<Snapshot> {
     let job = jobs.get_readable(&key.namespace, &key.name);
     job.map_or(Observed::Gone, |job| Observed::Ready(Snapshot { job, now }))

@@ -1,4 +1,4 @@
-//! The plan of one sync.
+//! The plan of one sync of the loop that deletes finished Jobs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use common::controller::Explain;
 
 use crate::jobs::plan::seconds;
 
-/// The decision about one Job.
+/// The decision whether a Job is deleted now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The Job is not deleted.
@@ -15,7 +15,7 @@ pub enum Plan {
     Unknown,
     /// The time to live has not ended yet.
     Wait {
-        /// The remaining time.
+        /// The time until the end of the time to live, never zero.
         left: Duration,
         /// Whether the finish time is in the future, because the clock of its writer is ahead.
         is_ahead: bool,

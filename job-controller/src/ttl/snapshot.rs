@@ -1,4 +1,4 @@
-//! The input of one sync.
+//! The input of one sync of the loop that deletes finished Jobs.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 use crate::objects::Job;
 
-/// A Job and the current time.
+/// The input of one sync: a Job and the current time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The cached Job.
+    /// The Job as cached; the cache may be stale.
     pub job: Arc<Job>,
     /// The time at which the sync started.
     pub now: Timestamp,

@@ -19,10 +19,10 @@ use crate::{
     world::{FINALIZER, INDEX, ME, NS, Setup, World, finalizers, job, job_with, name, refusal},
 };
 
-/// Changes a Job in an answer of the server. Returns whether there was anything to change.
+/// A function that changes a Job in an answer of the server. Returns whether the field to change was there.
 type Lie = fn(&mut Value) -> bool;
 
-/// Replaces a value, if it is the expected one.
+/// Replaces the value `is` of a field by `said`. Returns false if the field has another value.
 fn instead(job: &mut Value, section: &str, field: &str, is: &Value, said: Value) -> bool {
     let known = job[section].get_mut(field).filter(|known| **known == *is);
     known.is_some_and(|known| {
@@ -31,7 +31,7 @@ fn instead(job: &mut Value, section: &str, field: &str, is: &Value, said: Value)
     })
 }
 
-/// Removes a field.
+/// Removes a field. Returns false if the field is absent.
 fn without(job: &mut Value, section: &str, field: &str) -> bool {
     job[section].as_object_mut().is_some_and(|section| section.remove(field).is_some())
 }
@@ -51,7 +51,7 @@ fn lie(value: &mut Value, lies: &[(Lie, AtomicUsize)]) {
     }
 }
 
-/// The changes that a server makes, each with the number of times.
+/// The changes of a server's answers, each with the number of times that it was made.
 type Lies = Arc<[(Lie, AtomicUsize)]>;
 
 fn lies(all: &[Lie]) -> Lies {
@@ -62,7 +62,7 @@ fn all_told(lies: &Lies) -> bool {
     lies.iter().all(|(_, times)| times.load(Ordering::Relaxed) > 0)
 }
 
-/// A client of a server that changes objects in its answers.
+/// Builds a client of a server that applies these changes to the Job `bad` in its answers.
 fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
     let (inner, lies) = (sandbox.service(ME), Arc::clone(lies));
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -75,7 +75,7 @@ fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
                 body.map_frame(move |frame| {
                     frame.map_data(|data| {
                         let mut out = Vec::with_capacity(data.len());
-                        // One value, or one value per line.
+                        // The data is one JSON value, or one value per line in a watch.
                         for value in serde_json::Deserializer::from_slice(&data).into_iter::<Value>() {
                             let mut value = value.unwrap();
                             lie(&mut value, &lies);
@@ -192,14 +192,14 @@ async fn pods_with_an_invalid_index_are_not_counted() {
     }
 }
 
-/// Makes a Pod fail, with a finish time from a wrong clock.
+/// Makes a Pod fail at this time, as a node with a wrong clock would report it.
 async fn fail(world: &World, pod: &str, at: jiff::Timestamp) {
     let terminated = json!({"exitCode": 1, "finishedAt": at.to_string()});
     let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
     world.report(pod, json!({"phase": "Failed", "containerStatuses": statuses})).await;
 }
 
-/// Two Jobs in which a failure delays the whole Job, or the index.
+/// Returns two Jobs. In the first, a failure delays the whole Job; in the second, it delays only its index.
 fn delaying() -> [Value; 2] {
     let indexed = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3});
     [job_with("sum", &[], json!({"backoffLimit": 6})), job_with("sum", &[], indexed)]
@@ -226,7 +226,7 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
             assert_eq!(world.status("sum").await["active"], 1, "{ahead}");
             world.wait(2).await;
             assert_eq!(world.status("sum").await["failed"], 1, "{ahead}");
-            // The next process has not seen the end of the Pod, and must not wait longer either.
+            // The next process has not seen the end of the second Pod, and must not wait longer either.
             let second = world.active().await.into_iter().next().unwrap();
             fail(&world, &second, world.clock.now() + SignedDuration::from_secs(ahead)).await;
             world.wait(2).await;

@@ -11,7 +11,7 @@ use crate::{
     world::{FINALIZER, INDEX, JOBS, ME, NS, Setup, World, finalizers, job_with, name},
 };
 
-/// Jobs of each kind, with the final counts that they must reach in spite of faults.
+/// Returns a Job of each kind, with the counts that it must reach in spite of faults; null if they depend on the fault.
 fn sorts() -> Vec<(&'static str, Value, Value)> {
     let ok = &[("exit", "0"), ("after", "1")];
     let mixed = &[("exit", "0"), ("after", "1"), ("exit-index-1", "3")];
@@ -53,14 +53,14 @@ fn sorts() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// Returns the counts of a finished Job.
+/// Returns the counters and the index sets of a Job's status, without absent fields.
 fn counts(job: &Value) -> Value {
     let fields = ["succeeded", "failed", "completedIndexes", "failedIndexes"];
     let status = &job["status"];
     fields.iter().filter(|f| !status[**f].is_null()).map(|f| ((*f).to_owned(), status[*f].clone())).collect()
 }
 
-/// Returns the counts of a Job whose Pods have all failed.
+/// Returns the counts of a Job in which every created Pod has failed.
 fn everybody_failed(world: &World) -> Value {
     let writes = world.sandbox.writes().all();
     let pods = writes.iter().filter(|w| w.resource == "pods" && w.change == Change::Added).count();
@@ -72,10 +72,10 @@ async fn finishes(world: &World, what: &str, want: &Value) {
         let job = world.get(JOBS, "sum").await;
         let list = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
         if list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed") {
-            // All Pods that ran at the deadline have failed, however many there were by then.
+            // All Pods of such a Job have failed, and their number depends on the fault.
             let want = if want.is_null() { everybody_failed(world) } else { want.clone() };
             assert_eq!(counts(&job), want, "{what}");
-            // The end is the same in each condition, no matter which process wrote it.
+            // All conditions have the same reason, no matter which process wrote them.
             for (field, reason) in [
                 ("activeDeadlineSeconds", "DeadlineExceeded"),
                 ("podFailurePolicy", "PodFailurePolicy"),
@@ -106,7 +106,7 @@ async fn a_crash_after_any_write_does_not_change_the_outcome() {
             for at in 0..40 {
                 let mut world = World::new().await;
                 for verb in ["create", "patch", "delete"] {
-                    // One request of each kind fails at the same position, and the process crashes with it.
+                    // Of each kind of request, the one at this position fails. If it gets no answer, the process crashes.
                     for resource in ["pods", "jobs/status"] {
                         let rule = Rule::new(fault.clone()).identity(ME).verb(verb).resource(resource);
                         world.sandbox.faults().add(rule.skip(at).times(1));
@@ -154,7 +154,7 @@ async fn a_lagging_cache_does_not_change_the_outcome() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_counted_as_failed_completes_no_index_even_with_a_late_success() {
     for gate in ["StaleControllerConsistencyJob", "AtomicFIFO", "SidecarContainers"] {
-        // The last gate is locked, so that it cannot be switched off.
+        // `SidecarContainers` is locked and cannot be switched off: with it, the default settings apply.
         let settings = Settings::new().with_gate(gate, gate == "SidecarContainers");
         let world = World::with(Setup { settings, ..Setup::default() }).await;
         let script = [("exit-on-term", "0"), ("terminate-after", "2")];

@@ -10,7 +10,7 @@ use crate::world::{JOBS, ME, Setup, World, job_with, name};
 
 const ORDINARY: usize = 100;
 
-/// Returns the time until each of a hundred Jobs has its two Pods.
+/// Returns the time until each of a hundred Jobs has its two Pods, optionally beside a Job with two billion Pods.
 async fn time_needed(greedy: bool) -> Duration {
     let settings = Settings::new().with_tune("job-max-pods-per-sync", TuneValue::Count(100));
     let world = World::with(Setup { settings, ..Setup::default() }).await;
@@ -43,6 +43,6 @@ async fn time_needed(greedy: bool) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn a_job_with_two_billion_pods_does_not_delay_others() {
     let (alone, beside) = (time_needed(false).await, time_needed(true).await);
-    // One of five workers is busy with the large Job, and the others are not affected.
+    // One of five workers is busy with the large Job. The other four sync the ordinary Jobs.
     assert!(beside <= alone * 3 / 2 + Duration::from_millis(500), "{alone:?} alone, {beside:?} beside it");
 }

@@ -1,4 +1,4 @@
-//! Tests of when a Job ends, and of deleted Jobs.
+//! The end of Jobs, and the finalizers of Pods when their Job is deleted.
 
 use std::sync::{
     Arc,
@@ -72,10 +72,10 @@ async fn relabelled_pods_lose_the_finalizer_of_a_terminating_job() {
             for pod in &pods {
                 let pod = world.get("pods", pod).await;
                 assert!(finalizers(&pod).is_empty(), "{case}: {}", name(&pod));
-                // The garbage collector still finds the Pod.
+                // The Pod keeps its owner reference, so that the garbage collector still finds it.
                 assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"], "{case}");
             }
-            // Exactly one request for each Pod.
+            // The writes to Pods are two creates, and one removal of the finalizer for each Pod.
             let untracks = world.written().iter().filter(|write| write.resource == "pods").count();
             assert_eq!(untracks, 2 + pods.len(), "{case}: in addition to two creates");
         }
@@ -85,7 +85,7 @@ async fn relabelled_pods_lose_the_finalizer_of_a_terminating_job() {
 /// JOB-81.
 #[tokio::test(start_paused = true)]
 async fn a_pod_relabelled_while_its_job_is_terminating_loses_the_finalizer() {
-    // The finalizer of another program keeps the Job, after its own Pods have lost the tracking finalizer.
+    // No garbage collector runs here, so the Job stays terminating after its Pods have lost the tracking finalizer.
     let world = World::new().await;
     let sum = world.apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
     world.settle().await;

@@ -1,4 +1,4 @@
-//! Gangs: Indexed Jobs whose Pods all run at once, with the gate `WorkloadWithJob`.
+//! Gangs: Indexed Jobs that run all their Pods at once, with the gate `WorkloadWithJob`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn world() -> World {
     World::with(Setup { builder: Sandbox::builder().gate("GenericWorkload", true), settings, ..Setup::default() }).await
 }
 
-/// Builds a Job whose three Pods run at once and never finish.
+/// Builds a Job with three Pods that run at once and never finish.
 fn gang(name: &str) -> Value {
     job_with(name, &[], json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}))
 }
@@ -162,7 +162,7 @@ async fn leftovers_of_a_deleted_job_are_not_used() {
     let world = world().await;
     world.apply(gang("sum")).await;
     world.settle().await;
-    // No garbage collector runs here: the Workload and the group stay.
+    // No garbage collector runs here, so the Workload and the group of the deleted Job stay.
     world.remove("sum", "Background").await;
     world.apply(gang("sum")).await;
     world.settle().await;
@@ -174,7 +174,7 @@ async fn leftovers_of_a_deleted_job_are_not_used() {
     assert_eq!(named.iter().filter(|group| **group == name(ours.unwrap())).count(), 3);
 }
 
-/// Faults in the requests that create the objects leave one object of each kind, and every Pod names the group.
+/// If a create of a Workload or `PodGroup` fails, one object of each kind exists in the end, and every Pod names the group.
 /// JOB-64.
 #[tokio::test(start_paused = true)]
 async fn faults_leave_one_workload_and_one_group() {
@@ -207,8 +207,8 @@ async fn faults_leave_one_workload_and_one_group() {
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_blocks_the_job_and_is_reported() {
     let world = world().await;
-    // The name depends on the UID. So the Job is created first, then a Workload with that name and without a reference, and then
-    // the Job is resumed.
+    // The name of the Workload depends on the Job's UID. So the Job is created first, then another Workload with that name and
+    // without a reference to the Job, and then the Job is resumed.
     let mut job = gang("sum");
     job["spec"]["suspend"] = json!(true);
     let rule = Rule::new(Action::InternalError).identity(ME).verb("create").resource("workloads");

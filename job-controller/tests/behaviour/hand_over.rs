@@ -1,4 +1,4 @@
-//! Hand-over from upstream's controller while Jobs run: every state of recorded Jobs is taken over.
+//! The hand-over from upstream's controller while Jobs run, in every state of Jobs recorded from a real cluster.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -16,7 +16,7 @@ struct Line {
     object: Value,
 }
 
-/// Returns the recorded states of one Job and its Pods.
+/// Reads the recorded states of one Job and its Pods, in their order.
 fn recorded(trace: &str, job: &str) -> Vec<Line> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../e2e/goldens/traces/{trace}.jsonl"));
     let text = std::fs::read_to_string(path).unwrap();
@@ -54,7 +54,7 @@ fn replace(value: &Value, with: &BTreeMap<String, String>) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Returns the Job and its Pods after these lines.
+/// Returns the Job and its Pods after the last of these recorded states.
 fn state(lines: &[Line]) -> (Value, BTreeMap<String, Value>) {
     let (mut job, mut pods) = (Value::Null, BTreeMap::new());
     for line in lines {
@@ -80,7 +80,7 @@ fn is_over(pod: &Value) -> bool {
     ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default())
 }
 
-/// Creates the state after these lines on the server.
+/// Creates the Job and its Pods on the server as they are after the last of these recorded states.
 async fn put(world: &World, lines: &[Line]) {
     let (job, pods) = state(lines);
     let mut fresh = job.clone();
@@ -97,7 +97,7 @@ async fn put(world: &World, lines: &[Line]) {
         let spec = &pod["spec"];
         let mut annotations = pod["metadata"]["annotations"].clone();
         if is_going(pod) {
-            // Long enough to be taken over while it is terminating.
+            // The Pod terminates for 8 s, so that it is still terminating when the loops start.
             annotations["sim/terminate-after"] = json!("8");
         }
         let fresh = json!({"apiVersion": "v1", "kind": "Pod",
@@ -114,7 +114,7 @@ async fn put(world: &World, lines: &[Line]) {
     }
     let going: Vec<&String> = pods.iter().filter(|(_, pod)| is_going(pod)).map(|(name, _)| name).collect();
     if !going.is_empty() {
-        // The server deletes a Pod at once if no node runs it.
+        // The server deletes a Pod at once if no node runs it yet.
         world.clock.sleep(std::time::Duration::from_millis(500)).await;
     }
     for pod in going {
@@ -128,16 +128,16 @@ async fn put(world: &World, lines: &[Line]) {
     }
 }
 
-/// The expected end of a recorded state.
+/// The expected outcome after the loops take over a recorded state.
 struct Expected {
     counts: Value,
-    /// The number of remaining Pods.
+    /// The number of Pods that exist at the end.
     pods: usize,
-    /// The number of Pods deleted until then.
+    /// The number of delete requests for Pods.
     deletes: usize,
 }
 
-/// Returns the expected end without further user actions: the recorded end, or no Pods while the Job is suspended.
+/// Returns the expected outcome without further user actions: the recorded end, or a suspended Job without Pods.
 fn expected(name: &str, lines: &[Line], end: &Value, left: usize) -> Expected {
     let (job, pods) = state(lines);
     if job["spec"]["suspend"] == true {
@@ -153,7 +153,7 @@ fn expected(name: &str, lines: &[Line], end: &Value, left: usize) -> Expected {
         let of = |pod: &&Value| pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == index;
         pods.values().find(of).map_or("", |pod| pod["status"]["phase"].as_str().unwrap())
     };
-    // The third index failed long ago, and the second still runs: the third index runs once more, and fails again.
+    // If index 2 failed long ago and index 1 still runs, index 2 runs once more and fails again.
     if name == "suc" && (phase("1"), phase("2")) == ("Running", "Failed") {
         expected.counts["failed"] = json!(2);
         expected.pods = 4;
@@ -175,7 +175,7 @@ async fn every_recorded_state_is_taken_over() {
         ("job-indexed", "ttl"),
     ] {
         let mut lines = recorded(trace, job);
-        // States after the end belong to the garbage collector.
+        // After the end of a Job, only the garbage collector changes its objects.
         let is_over = |line: &Line| {
             let list = line.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
             line.kind == "jobs" && list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed")
@@ -187,7 +187,7 @@ async fn every_recorded_state_is_taken_over() {
             let what = format!("{trace} {job}, {upto} of {} states", lines.len());
             let mut world = World::new().await;
             world.crash();
-            // Later than the whole recording.
+            // The clock is set to a time after the whole recording.
             world.clock.skew(SignedDuration::from_mins(50));
             put(&world, &lines[..upto]).await;
             let expected = expected(job, &lines[..upto], &end, left);

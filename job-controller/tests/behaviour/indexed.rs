@@ -1,4 +1,4 @@
-//! Tests of Indexed Jobs.
+//! Jobs with completion mode `Indexed`, from their creation to their end.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ async fn an_index_that_fails_runs_again() {
     world.wait(15).await;
     let status = world.status("sum").await;
     assert_eq!((&status["completedIndexes"], &status["failed"]), (&json!("0,2"), &json!(2)));
-    // At once, because other Pods succeeded in the same second, and then after 10 s.
+    // The first retry starts at once, because other Pods succeeded in the same second. The second one starts after 10 s.
     assert_eq!(by_index(&world).await["1"], 3);
     oracle::check(&world);
 }

@@ -1,4 +1,4 @@
-//! The behaviour of both loops on the sandbox, in virtual time.
+//! The behaviour of the Job loop and the TTL loop with an API server in memory (the sandbox), in virtual time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

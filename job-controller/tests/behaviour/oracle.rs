@@ -1,4 +1,4 @@
-//! Recounts a run from the server's own history, and checks every write, including those around crashes.
+//! Counts the Pods of a run again, from the write log of the server, and checks every write of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::world::{FINALIZER, World};
 
-/// The recount of one Job.
+/// The Pods of one Job, counted from the write log.
 #[derive(Debug, Default)]
 struct Tally {
-    /// UIDs that are no longer listed in the status, with the counter that they were added to.
+    /// UIDs that the status no longer lists, each with the name of the counter that includes the Pod.
     counted: BTreeMap<String, &'static str>,
     interim: Option<String>,
 }
@@ -37,7 +37,7 @@ fn has(status: &Value, kind: &str) -> bool {
     list.iter().any(|c| c["type"] == kind && c["status"] == "True")
 }
 
-/// Checks every write of the run so far.
+/// Panics if a write of the run so far counts a Pod twice, or contradicts the rules for statuses and finalizers.
 pub(crate) fn check(world: &World) {
     if let Some(loops) = world.loops.as_ref().filter(|_| !world.is_filtered()) {
         let text = loops.metrics().prometheus();

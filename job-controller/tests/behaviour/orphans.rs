@@ -1,4 +1,4 @@
-//! Tests of Pods with the finalizer that no Job counts.
+//! Pods that carry the tracking finalizer although no Job counts them.
 
 use serde_json::json;
 

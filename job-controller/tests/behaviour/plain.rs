@@ -1,4 +1,4 @@
-//! Tests of Jobs without indexes.
+//! Jobs with completion mode `NonIndexed`, from their creation to their end.
 
 use common::settings::{Settings, TuneValue};
 use sandbox::{Action, Rule, Sandbox};
@@ -67,7 +67,7 @@ async fn failures_are_counted_until_there_are_too_many() {
         world.wait(1).await;
     }
     world.settle().await;
-    // 10 s after the first failure, and 20 s after the second.
+    // The back-off is 10 s after the first failure, and 20 s after the second.
     let took = world.clock.now().duration_since(begin).as_secs();
     assert!((28..40).contains(&took), "{took} s");
     let status = world.status("bad").await;
@@ -184,7 +184,8 @@ async fn matching_orphans_are_adopted_and_counted() {
     oracle::check(&world);
 }
 
-/// The API server does not send such Pods to this controller; upstream adopts them. See `docs/decisions/0016-filters.md`.
+/// This controller does not watch Pods with restart policy `Always`. Upstream adopts them; see
+/// `docs/decisions/0016-filters.md`.
 /// JOB-69.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_with_restart_policy_always_is_not_adopted() {
@@ -314,7 +315,7 @@ async fn a_refused_pod_costs_one_request_per_sync() {
         .unwrap();
     world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
     world.wait(10).await;
-    // At once, and after 1 s, 2 s and 4 s.
+    // The creates are sent at once, and after 1 s, 2 s and 4 s.
     let asked = world.asked("create", "pods");
     assert!((3..=6).contains(&asked), "{asked}");
     assert_eq!(world.status("sum").await.get("active"), None);

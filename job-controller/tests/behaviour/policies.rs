@@ -1,4 +1,4 @@
-//! Failure policies, replacement policies, deadlines and restarts.
+//! Jobs with failure policies, replacement policies, deadlines and restarts.
 
 use serde_json::json;
 

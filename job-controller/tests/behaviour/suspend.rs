@@ -1,4 +1,4 @@
-//! Suspending and resuming, and Jobs of other managers.
+//! Suspended and resumed Jobs, and Jobs that another controller manages.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ async fn pods_of_a_suspended_job_are_deleted_and_not_counted() {
     oracle::check(&world);
 }
 
-/// A server that requires a start time for every finished Job.
+/// Rejects the status of a completed Job without a start time, as some servers do.
 fn wants_a_start(request: &Request<Bytes>) -> Option<Response<ResponseBody>> {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let status = Some(&body["status"]).filter(|_| request.uri().path().ends_with("/status"))?;
@@ -151,14 +151,14 @@ async fn jobs_of_other_managers_are_ignored() {
     assert!(
         text.contains(r#"job_controller_jobs_by_external_controller_total{controller_name="example.com/queue"} 1"#)
     );
-    // A Job with the same name that another controller manages is ignored, even if the key is still in the queue.
+    // A recreated Job that another controller manages is ignored, even if its key is still in the queue.
     world.remove("ours", "Background").await;
     world.apply(job_with("ours", &[], json!({"managedBy": "example.com/queue"}))).await;
     world.settle().await;
     assert_eq!(world.status("ours").await, json!({}));
 }
 
-/// The creator of a suspended Job can change it at once, with the version from its create.
+/// The creator of a suspended Job can update the Job at once, with the version from the create.
 /// JOB-8.
 #[tokio::test(start_paused = true)]
 async fn the_first_sync_of_a_job_created_suspended_is_delayed() {

@@ -1,11 +1,11 @@
-//! Tests of the deletion of finished Jobs.
+//! The deletion of finished Jobs after their time to live.
 
 use serde_json::json;
 
 use crate::world::{JOBS, NS, World, job, job_with};
 
 async fn gone(world: &World, name: &str) -> bool {
-    // There is no garbage collector here to complete the foreground deletion.
+    // No garbage collector runs here to complete the foreground deletion, so a deleted Job stays terminating.
     match world.sandbox.get(JOBS, Some(NS), name).await {
         Ok(job) => job["metadata"]["deletionTimestamp"].is_string(),
         Err(_) => true,

@@ -137,7 +137,7 @@ async fn a_job_in_a_terminating_namespace_sends_one_create() {
     let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
     world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
     world.settle().await;
-    // Deletions by the namespace controller enqueue the Job repeatedly.
+    // Each Pod that the namespace controller deletes enqueues the Job.
     for at in 0..5 {
         let uid = world.get(crate::world::JOBS, "sum").await["metadata"]["uid"].clone();
         let mut pod = stray(&format!("late-{at}"), json!({"batch.kubernetes.io/controller-uid": uid}), &[]);

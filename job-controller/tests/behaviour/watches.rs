@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// Returns the resources that a loop reads.
+/// Returns the resources that a loop reads, with the field selector of the watch.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "job-controller" => &["jobs.batch", "pods?spec.restartPolicy!=Always"],

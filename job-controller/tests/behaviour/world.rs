@@ -1,4 +1,4 @@
-//! A sandbox with nodes and the loops under test.
+//! An API server in memory (the sandbox) with nodes that run Pods, and the loops under test.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -10,18 +10,16 @@ use sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write, loop
 use serde_json::{Value, json};
 use tower::Service as _;
 
-/// The identity of the controllers in the sandbox.
+/// The identity of the loops under test, as the sandbox records it for each request.
 pub(crate) const ME: &str = "controllers";
-/// The namespace of all objects.
+/// The namespace of all objects in these tests.
 pub(crate) const NS: &str = "shop";
-/// The resource name of Jobs.
 pub(crate) const JOBS: &str = "jobs.batch";
-/// The tracking finalizer.
 pub(crate) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// The annotation and label key of the completion index.
 pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Sees a request before the server does, and may answer it.
+/// A function that receives each request before the server does, and may answer it instead of the server.
 pub(crate) type Filter = Arc<dyn Fn(&Request<Bytes>) -> Option<Response<ResponseBody>> + Send + Sync>;
 
 pub(crate) struct World {
@@ -64,7 +62,7 @@ impl World {
         world
     }
 
-    /// Starts new loops, as another process would.
+    /// Starts new loops, as a new process would.
     pub(crate) fn start(&mut self) {
         self.loops = Some(Loops::start(&self.client(), &self.clock, self.settings.clone(), job_controller::LOOPS));
     }
@@ -74,7 +72,7 @@ impl World {
         self.settings = self.settings.clone().with_gate(gate, on);
     }
 
-    /// Starts new loops in shadow mode, as another process would, and resets the counts of requests and writes.
+    /// Starts new loops that decide and write nothing (shadow mode), and resets the counts of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
@@ -131,12 +129,12 @@ impl World {
         self.sandbox.writes().clear();
     }
 
-    /// Returns the number of requests by the loops.
+    /// Returns the number of requests of the loops with this verb and resource.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Returns the writes by the loops, without Events.
+    /// Returns the writes of the loops, except Events.
     pub(crate) fn written(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
@@ -154,14 +152,14 @@ impl World {
         self.sandbox.get(resource, Some(NS), name).await.unwrap()
     }
 
-    /// Deletes a Job.
+    /// Deletes a Job with this propagation policy, such as `Foreground`.
     pub(crate) async fn remove(&self, job: &str, propagation: &str) {
         let path = format!("/apis/batch/v1/namespaces/{NS}/jobs/{job}");
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
         self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
     }
 
-    /// Patches the `spec` of a Job.
+    /// Merges these fields into the `spec` of a Job.
     pub(crate) async fn change(&self, job: &str, spec: Value) {
         self.merge(JOBS, job, json!({ "spec": spec })).await;
     }
@@ -185,7 +183,7 @@ impl World {
         shown.map(|c| format!("{} {}", text(c, "type"), text(c, "reason"))).collect()
     }
 
-    /// Sets the status of a Pod.
+    /// Merges these fields into the status of a Pod, as its kubelet would.
     pub(crate) async fn report(&self, pod: &str, status: Value) {
         self.sandbox.merge("pods", Some(NS), pod, Some("status"), json!({ "status": status })).await.unwrap();
     }
@@ -237,7 +235,7 @@ impl World {
     }
 }
 
-/// Builds an error answer of the server.
+/// Builds an answer of the server with this HTTP code and a `Status` as its body.
 pub(crate) fn refusal(code: u16, reason: &str, message: &str, causes: &Value) -> Response<ResponseBody> {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
         "reason": reason, "details": {"causes": causes}, "code": code});
@@ -269,7 +267,7 @@ pub(crate) fn job_with(name: &str, script: &[(&str, &str)], spec: Value) -> Valu
     job
 }
 
-/// Builds an orphan Pod with these labels.
+/// Builds a Pod with these labels and without a controller.
 pub(crate) fn stray(name: &str, labels: Value, script: &[(&str, &str)]) -> Value {
     let template = job("x", script)["spec"]["template"].clone();
     let annotations = template["metadata"]["annotations"].clone();

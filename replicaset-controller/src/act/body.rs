@@ -40,7 +40,7 @@ fn map<S: Serializer>(annotations: &Annotations, serializer: S) -> Result<S::Ok,
     out.end()
 }
 
-/// Returns `metadata.generateName` of an owner's Pods.
+/// Returns `metadata.generateName` of an owner's Pods, such as `web-`.
 pub(super) fn generate_name(owner: &str) -> String {
     format!("{owner}-")
 }

@@ -1,10 +1,10 @@
 //! The condition `ReplicaFailure`: the latest failure to create or delete Pods.
 //!
-//! The condition stays from the first failure until Pods are managed without one. Upstream removes it in every sync that must not
-//! act, so that it flaps, and never updates it, so that it may name a problem solved long ago (kubernetes/kubernetes#127081).
-//! Here the condition is updated when the problem changes. Messages of refusals contain a new Pod name or the used quota in every
-//! attempt; such differences do not count. Updates are at least [`REFRESH`] apart, because each status write enqueues the set at
-//! once, regardless of its back-off.
+//! The condition stays from the first failure until Pods are managed without one. Upstream removes the condition in every sync
+//! that must not create or delete Pods, so that it flaps. Upstream also never updates the condition, which may then name a
+//! problem solved long ago (kubernetes/kubernetes#127081). Here the condition is updated when the problem changes. Messages of
+//! refusals contain a new Pod name or the used quota in every attempt; such differences do not count. Updates are at least
+//! [`REFRESH`] apart, because each status write enqueues the set at once, regardless of its back-off.
 
 use common::conditions::{self, Condition};
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +14,7 @@ use crate::plan::{Managed, REPLICA_FAILURE};
 /// Minimum time between two messages of the condition.
 const REFRESH: SignedDuration = SignedDuration::from_mins(1);
 
-/// Returns the conditions after Pods were managed at `now` with the given result.
+/// Returns the conditions of the status after Pods were created or deleted at `now` with the result `managed`.
 pub fn conditions(stored: &[Condition], managed: &Managed, now: Timestamp) -> Vec<Condition> {
     let mut list = stored.to_vec();
     match managed {
@@ -38,7 +38,7 @@ fn recent(condition: &Condition, now: Timestamp) -> bool {
     condition.last_transition_time.is_some_and(|since| now.duration_since(since) < REFRESH)
 }
 
-/// Returns a message without names of Pods and without numbers.
+/// Returns a message with `*` for names of Pods and `#` for numbers, to compare messages about the same problem.
 fn gist(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;

@@ -14,8 +14,8 @@ use crate::{
 
 /// Decides what to do about the number of claimed Pods.
 ///
-/// Never both creates and deletes, and never exceeds the burst. A set whose Pods fail creates none during its back-off.
-/// Upstream: `pkg/controller/replicaset`, `manageReplicas`.
+/// A plan never both creates and deletes, and never exceeds `burst-replicas`. A set with failing Pods creates none during its
+/// back-off. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
 pub fn manage(snapshot: &Snapshot, claimed: &[&PodRef]) -> Manage {
     let set = &snapshot.set;
     if set.selector.problem().is_some() {
@@ -42,7 +42,7 @@ pub fn manage(snapshot: &Snapshot, claimed: &[&PodRef]) -> Manage {
     if surplus == 0 { Manage::Nothing } else { choose(snapshot, claimed, surplus) }
 }
 
-/// Returns why a Pod from the template would be released at once, so that its replacement would be created for ever.
+/// Returns the reason why a Pod from the template would not belong to the set, so that replacements would be created for ever.
 fn template_problem(snapshot: &Snapshot) -> Option<&'static str> {
     let labels = &snapshot.set.template_labels;
     if labels.is_empty() {

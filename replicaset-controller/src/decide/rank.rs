@@ -8,7 +8,7 @@ use std::{
 use common::pods::{Candidate, Phase, rank_for_deletion};
 use jiff::Timestamp;
 
-/// The inputs of rules 1 to 4: assigned, phase, ready, cost. A Pod with a lower value is deleted first, on any node.
+/// The inputs of deletion rules 1 to 4: assigned to a node, phase, ready, cost. The Pod with the lowest value is deleted first.
 type Class = (bool, u8, bool, i32);
 
 fn class(candidate: &Candidate<'_>) -> Class {
@@ -21,7 +21,8 @@ fn class(candidate: &Candidate<'_>) -> Class {
     (!pod.node.is_empty(), phase, pod.is_ready(), candidate.cost)
 }
 
-/// Returns the deletion order as indexes of `candidates`, and sets the count of each candidate's node to the value at its turn.
+/// Returns the deletion order as indexes of `candidates`. Sets `colocated` of each candidate to the count of its node at its
+/// turn.
 ///
 /// Among Pods that are equal by rules 1 to 4, the next one is taken from the node with the highest remaining count; on that node
 /// it is the first by age, restarts and UID. A scale-down therefore balances nodes. With the initial counts it would empty the

@@ -9,9 +9,10 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// Returns the status at `now`, after Pods were managed with the given result.
+/// Returns the status at `now`, after Pods were created or deleted with the result `managed`.
 ///
-/// The counts exclude the Pods that this sync created or deleted. Upstream: `pkg/controller/replicaset`, `calculateStatus`.
+/// The counts do not reflect the creations and deletions of this sync. Upstream: `pkg/controller/replicaset`,
+/// `calculateStatus`.
 pub fn status(snapshot: &Snapshot, claimed: &[&PodRef], managed: &Managed, now: Timestamp) -> Status {
     let set = &snapshot.set;
     let stored = &set.status;

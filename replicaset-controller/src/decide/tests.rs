@@ -45,7 +45,6 @@ fn deed(world: &World) -> String {
     }
 }
 
-/// Returns the names of the Pods to delete, in order.
 fn victims(world: &World) -> Vec<String> {
     match plan(world).manage {
         Manage::Delete { victims, .. } => victims.iter().map(|v| v.pod.meta().name.to_string()).collect(),
@@ -164,7 +163,7 @@ fn deletion_costs_count_only_with_their_gate() {
     let mut world = world(1, found);
     assert_eq!(victims(&world), ["b", "c"]);
     world.limits.deletion_cost = false;
-    // The times are equal, so the UIDs decide.
+    // All times of the Pods are equal, so the UIDs decide.
     assert_eq!(victims(&world), ["a", "b"]);
 }
 
@@ -209,7 +208,7 @@ fn ages_of_deleted_pods_are_multiples_of_the_youngest() {
         Manage::Delete { age_ratios, .. } => age_ratios,
         other => panic!("{other:?}"),
     };
-    // The cheapest Pod is the oldest one; the unready Pod is not counted.
+    // Pod `a` has the lowest cost and is three times as old as Pod `b`. The unready Pod `c` does not count.
     let found = vec![pod("a").created(100).cost("-1"), pod("b").created(30), pod("c").created(5).unready()];
     assert_eq!(ratios(found, 1), [3]);
     // Ages of zero, or in the future, count as a millisecond, so that nothing is divided by zero.
@@ -362,7 +361,7 @@ fn any_pod() -> impl Strategy<Value = PodBuilder> {
     )
 }
 
-/// The rules of deletion that rank before deletion cost and nodes.
+/// Returns the values of deletion rules 1 to 3: assigned to a node, phase, ready.
 fn class(pod: &PodRef) -> (bool, u8, bool) {
     let phase = match pod.phase {
         common::pods::Phase::Running => 2,
@@ -415,7 +414,7 @@ proptest! {
                 prop_assert_eq!(victims.len(), burst.min(*surplus));
                 let own = |pod: &PodRef| claimed.iter().any(|c| Arc::ptr_eq(c, pod));
                 prop_assert!(victims.iter().all(|v| own(&v.pod) && v.pod.is_active()));
-                // No Pod is deleted while a Pod of a lower class stays.
+                // No Pod is deleted while a Pod stays that the rules rank before it.
                 let gone = |pod: &PodRef| victims.iter().any(|v| Arc::ptr_eq(&v.pod, pod));
                 let worst_kept = claimed.iter().filter(|c| !gone(c)).map(|c| class(c)).min();
                 if let Some(kept) = worst_kept {

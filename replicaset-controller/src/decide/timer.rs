@@ -11,8 +11,8 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// Returns the time from `now` until the next Pod is available, if the status computed at `at` counts ready Pods that are not
-/// available.
+/// Returns the time from `now` until the next ready Pod becomes available. `None` if the status, which was computed at `at`,
+/// counts all ready Pods as available.
 ///
 /// If no ready Pod has a transition time, the next check is due after `minReadySeconds`, repeatedly.
 /// Upstream: `pkg/controller/replicaset`, the end of `syncReplicaSet`.
@@ -33,8 +33,8 @@ pub fn next_check(
     Some(next.map_or(full, |wait| wait.saturating_sub(passed)))
 }
 
-/// Returns the time until a Pod becomes available, the back-off after failed Pods ends, or this process stops waiting for its own
-/// writes, whichever is first.
+/// Returns the time until the first of these events: a Pod becomes available, the back-off after failed Pods ends, or this
+/// process stops waiting for its caches to show its writes.
 pub fn requeue_after(snapshot: &Snapshot, manage: &Manage, available_in: Option<Duration>) -> Option<Duration> {
     let allowed = if let Manage::Later(failing) = manage { Some(failing.left) } else { None };
     let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.at_most);

@@ -20,7 +20,7 @@ use crate::{
     world::{PodBuilder, now, pod, web},
 };
 
-/// Returns a controller whose API server never answers; tests fill its caches directly.
+/// Returns a controller with an API server that never answers; tests fill its caches directly.
 fn controller<K: Kind>(settings: Settings) -> ReplicaController<K> {
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
@@ -74,7 +74,7 @@ fn names(pods: &[PodRef]) -> Vec<&str> {
     pods.iter().map(|pod| &*pod.meta().name).collect()
 }
 
-/// Returns another set of the same owner.
+/// Returns a set with this name that selects `app=<label>`.
 fn sibling(name: &str, label: &str) -> Value {
     let mut set = web(1);
     set["metadata"]["name"] = json!(name);
@@ -220,7 +220,7 @@ async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
         BTreeMap::new(),
         "without surplus Pods nothing is counted"
     );
-    // For a set with siblings the option makes no difference.
+    // For a set with an owner, the option `rank-by-own-pods` makes no difference.
     assert_eq!(counts::<ReplicaSets>(true, &owned(web(1)), &found), own);
     assert_eq!(counts::<ReplicaSets>(false, &owned(web(1)), &found), own);
     let of_rc: Vec<PodBuilder> =
@@ -249,7 +249,7 @@ async fn a_dropped_count_is_remembered_for_ten_minutes() {
     assert!(!controller.ready().limits.terminating_dropped);
 }
 
-/// Returns the shortest duration of 200 observations and decisions.
+/// Returns the time of 200 observations and decisions, the shortest of ten measurements.
 fn cost(controller: &ReplicaController<ReplicaSets>) -> Duration {
     let clock = Clock::system();
     let once = || {
@@ -263,7 +263,7 @@ fn cost(controller: &ReplicaController<ReplicaSets>) -> Duration {
     (0..10).map(|_| once()).min().unwrap_or_default()
 }
 
-/// A scan of ten thousand sets or their Pods would take thousands of times as long as five Pods.
+/// A scan of all ten thousand sets, or of their Pods, would take thousands of times as long as the sync of one set.
 /// REPLICASET-57.
 #[tokio::test]
 async fn a_sync_among_ten_thousand_sets_costs_as_much_as_alone() {

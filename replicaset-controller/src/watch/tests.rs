@@ -92,7 +92,7 @@ async fn a_pod_enqueues_the_set_that_controls_it() {
     assert_eq!(deleted(&pod("a").deleting()), ["web"]);
 }
 
-/// Returns `web` with this number of Pods.
+/// Returns the set `web` with this `spec.replicas` and `status.replicas`.
 fn sized(replicas: usize, counted: i32, version: &str, generation: i64) -> Set<ReplicaSets> {
     let mut object = web(replicas);
     object["metadata"]["uid"] = json!("u-web");
@@ -234,7 +234,7 @@ async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
     assert!(fixture.watch.ledger.is_empty());
 }
 
-/// Pod `a` fails and a replacement appears. Returns whether the set waits after `happens` has changed the replacement.
+/// Lets Pod `a` fail and its replacement `b` appear, calls `happens` with `b`, and returns whether the set is in back-off then.
 fn waits(happens: impl FnOnce(&Fixture, &PodBuilder)) -> bool {
     let fixture = fixture();
     let backoff = fixture.watch.backoff.clone().unwrap();

@@ -12,7 +12,7 @@ use tower::Service as _;
 
 use crate::world::{ME, NS, set};
 
-/// Returns a client that reads other text than the server sends, by a list of replacements.
+/// Returns a client that replaces text in the server's answers. `says` has pairs of original and replacement.
 fn lying(sandbox: &Sandbox, says: &'static [(&'static str, &'static str)]) -> kube::Client {
     let inner = sandbox.service(ME);
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {

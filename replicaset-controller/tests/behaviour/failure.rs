@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Filter, ME, NS, SETS, Setup, World, refusal, set};
 
-/// Refuses creations of Pods while `on`, and counts them.
+/// A filter that refuses creations of Pods while `on` is true, and counts them.
 pub(crate) struct Refuser {
     pub(crate) on: Arc<AtomicBool>,
     tries: Arc<AtomicU64>,
@@ -98,7 +98,7 @@ async fn a_terminating_namespace_is_not_a_failure() {
     world.wait(60).await;
     assert_eq!(going.tries(), 1);
     assert!(world.conditions("web").await.is_empty() && world.events().await.is_empty());
-    // The set creates Pods again after the record of the terminating namespace has expired.
+    // The set creates Pods again five minutes after the refusal.
     going.on.store(false, Ordering::Relaxed);
     world.wait(240).await;
     world.poke(SETS, "web").await;

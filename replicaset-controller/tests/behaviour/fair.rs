@@ -13,7 +13,7 @@ const ORDINARY: usize = 100;
 async fn time_needed(greedy: bool) -> Duration {
     let settings = Settings::new().with_tune("burst-replicas", TuneValue::Count(100));
     let world = World::with(Setup { settings, ..Setup::default() }).await;
-    // Slow requests make workers the scarce resource.
+    // With slow requests, all workers are busy.
     world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).identity(ME));
     if greedy {
         world.apply(set("greedy", i32::MAX as usize)).await;

@@ -28,13 +28,13 @@ async fn a_settled_set_is_taken_over_without_a_write() {
 async fn a_set_settled_by_upstream_is_taken_over_without_a_write() {
     let mut world = World::new().await;
     world.crash();
-    // The status as upstream writes it: with every counter, and none of them null.
     let owner = world.apply(set("web", 1)).await;
     let mut pod = stray("web-abcde", "web");
     pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
         "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}]);
     world.apply(pod).await;
     world.settle().await;
+    // Upstream writes every counter of the status, and no null.
     let status = json!({"status": {"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
         "terminatingReplicas": 0, "observedGeneration": 1}});
     world.sandbox.merge(SETS, Some(NS), "web", Some("status"), status).await.unwrap();
@@ -47,7 +47,8 @@ async fn a_set_settled_by_upstream_is_taken_over_without_a_write() {
 /// REPLICASET-52.
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_write_creates_no_surplus_pod() {
-    // A run has 6 creations, at least 2 status writes and 3 deletions. The crash loses either the next request or its answer.
+    // A run has 6 creations, at least 2 status writes and 3 deletions. The crash at a write loses the next requests or their
+    // answers.
     for at in 0..12 {
         for lost in [Action::CutBefore, Action::CutAfter] {
             let mut world = World::new().await;
@@ -105,7 +106,7 @@ async fn a_deposed_leader_writes_nothing() {
     let then = world.written().len();
     assert!(then > 0 && then < 100);
     world.wait(60).await;
-    // Only requests that had reached the server by then take effect.
+    // Only requests that had reached the server before the loss of leadership take effect.
     let later = world.written().len();
     assert!(later <= then + 8, "{then} then, {later} later");
     assert!(world.conditions("web").await.is_empty());

@@ -21,7 +21,7 @@ async fn tuned(tunes: &[(&str, TuneValue)]) -> World {
     World::with(Setup { settings, ..Setup::default() }).await
 }
 
-/// Returns a set whose Pods every node rejects.
+/// Returns the set with a template for Pods that every node rejects.
 fn turned_away(mut set: Value) -> Value {
     set["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
     set
@@ -64,7 +64,7 @@ async fn rejected_pods_are_replaced_with_a_growing_delay() {
 /// REPLICASET-66.
 #[tokio::test(start_paused = true)]
 async fn by_default_rejected_pods_are_replaced_without_delay() {
-    // The node takes 0.1 s to reject each Pod, because virtual time would not pass otherwise.
+    // The node takes 0.1 s to reject each Pod. With immediate rejections, virtual time would not pass.
     let slowly = || {
         let mut web = turned_away(set("web", 1));
         let script = &mut web["spec"]["template"]["metadata"]["annotations"];
@@ -87,7 +87,7 @@ async fn a_pod_that_becomes_ready_ends_the_back_off() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
     world.apply(turned_away(set("web", 2))).await;
     world.wait(40).await;
-    // The next creation would follow after half a minute. An adoption is not delayed, and the adopted Pod is ready.
+    // The back-off still lasts half a minute. It does not delay an adoption, and the adopted Pod is ready.
     let made = world.pods().await.len();
     world.merge(SETS, "web", json!({"spec": {"template": {"metadata": {"annotations": null}}}})).await;
     world.wait(5).await;
@@ -144,7 +144,7 @@ async fn a_new_leader_starts_without_a_back_off() {
 async fn free_quota_is_noticed_within_the_maximum_back_off() {
     for (tunes, by, then) in [
         (vec![("max-backoff", TuneValue::Duration(Duration::from_secs(10)))], 11, 2),
-        // By default, the next attempt follows after eleven minutes.
+        // With the default maximum, the next attempt follows after eleven minutes.
         (vec![], 300, 0),
     ] {
         let (refuser, filter) = Refuser::new(quota, json!([]));

@@ -91,7 +91,7 @@ async fn no_sync_exceeds_the_burst() {
     world.apply(set("web", 12)).await;
     world.settle().await;
     assert_eq!((world.asked("create", "pods"), world.peak()), (12, 12));
-    // The status is written after each burst, so the log shows the sizes in between.
+    // A sync writes the status after each burst, so that the log of writes shows the sizes after 5 and 10 creations.
     let sizes: Vec<i64> = world
         .written()
         .iter()

@@ -1,4 +1,4 @@
-//! Stale caches.
+//! Syncs on stale caches, while the sandbox holds back or breaks the watches.
 
 use std::time::Duration;
 

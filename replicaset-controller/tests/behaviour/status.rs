@@ -94,7 +94,7 @@ async fn a_status_conflict_is_retried_once_onto_the_live_object() {
     let status = world.get(SETS, "web").await["status"].clone();
     assert_eq!((&status["replicas"], &status["readyReplicas"]), (&json!(2), &json!(1)));
     assert_eq!((world.asked("patch", STATUS), world.asked("get", SETS)), (2, 1));
-    // No further write follows until the cache shows the first one.
+    // No further status write follows until the cache shows the last one.
     world.wait(60).await;
     assert_eq!((world.asked("patch", STATUS), world.asked("get", SETS)), (2, 1));
     world.sandbox.faults().release_watch(ME, "replicasets");

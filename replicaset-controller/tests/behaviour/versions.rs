@@ -21,7 +21,7 @@ async fn a_pod_relabelled_unseen_is_not_deleted_by_a_scale_down() {
     world.apply(set("web", 3)).await;
     world.settle().await;
     world.sandbox.faults().hold_watch(ME, "pods");
-    // A user relabels all Pods but one, to debug them outside of the set.
+    // A user relabels two of the three Pods, to debug them outside of the set.
     let pods: Vec<String> = world.active().await.into_iter().collect();
     for pod in &pods[..2] {
         world.merge("pods", pod, json!({"metadata": {"labels": {"app": "debugged"}}})).await;
@@ -110,7 +110,7 @@ async fn a_set_in_a_terminating_namespace_tries_one_creation() {
     assert!(told.contains("its namespace is terminating"), "{told}");
 }
 
-/// Pods of one namespace refer to a controller in another one.
+/// Pods in the namespace `hostile` name a set in another namespace as their controller.
 /// REPLICASET-8.
 #[tokio::test(start_paused = true)]
 async fn pods_of_another_namespace_are_not_counted() {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// Returns the resources that a loop reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "replicaset-controller" => &["pods", "replicasets.apps"],

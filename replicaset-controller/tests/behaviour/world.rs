@@ -1,4 +1,4 @@
-//! The test world: a sandbox with nodes and the loops under test.
+//! The environment of the tests: the sandbox (an API server in memory) with three nodes, and the loops under test.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tower::Service as _;
 pub(crate) const ME: &str = "controllers";
 /// Namespace of all test objects.
 pub(crate) const NS: &str = "shop";
-/// Resources of both kinds.
+/// Resource names of ReplicaSets and ReplicationControllers.
 pub(crate) const SETS: &str = "replicasets.apps";
 pub(crate) const RCS: &str = "replicationcontrollers";
 
@@ -119,12 +119,12 @@ impl World {
         self.sandbox.writes().clear();
     }
 
-    /// Returns the number of requests that the loops under test have sent.
+    /// Returns the number of requests of the loops under test since the last [`World::forget`].
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Returns the writes of the loops under test without Events.
+    /// Returns the writes of the loops under test, except Events, since the last [`World::forget`].
     pub(crate) fn written(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
@@ -187,7 +187,7 @@ impl World {
         self.get(SETS, set).await["status"]["conditions"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Returns the maximum number of Pods at one time that were not terminating, by the log of writes.
+    /// Returns the maximum number of Pods that existed at one time and were not terminating, from the log of writes.
     pub(crate) fn peak(&self) -> usize {
         let (mut live, mut peak) = (BTreeSet::new(), 0);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
@@ -237,7 +237,7 @@ pub(crate) fn rc(name: &str, replicas: usize) -> Value {
     rc
 }
 
-/// Returns an orphan with the label `app`.
+/// Returns a Pod without a controller and with this value of the label `app`.
 pub(crate) fn stray(name: &str, app: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": {"app": app}}, "spec": pod_spec()})
 }

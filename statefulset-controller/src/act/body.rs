@@ -1,4 +1,4 @@
-//! The bodies of the objects that a set creates: Pods, claims, revisions.
+//! The request bodies for the objects that a set creates: Pods, claims, revisions.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ pub(super) fn pod(
     Some(json!({"apiVersion": PODS.version, "kind": PODS.kind, "metadata": metadata, "spec": spec}))
 }
 
-/// Returns the labels with the Pod's name and ordinal. Without an ordinal, because its digits exceed an `i32`, only the name.
+/// Returns the labels with the Pod's name and ordinal. The ordinal is omitted if its digits exceed an `i32`.
 pub(super) fn identity(name: &str, ordinal: Option<i32>) -> Value {
     let mut labels = json!({POD_NAME_LABEL: name});
     if let Some(ordinal) = ordinal {

@@ -1,4 +1,4 @@
-//! The changes that a sync makes in the controller's memory, and its lookups there.
+//! Changes of the controller's memory that a sync requests, and lookups in that memory.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     snapshot::PodRef,
 };
 
-/// A change of the controller's memory or metrics that a sync asks for.
+/// A change of the controller's memory or metrics that a sync requests.
 #[derive(Debug)]
 pub enum Note {
     /// The set is not managed, and the reason is logged.
@@ -21,9 +21,9 @@ pub enum Note {
     Rollout(Unavailable),
     /// Names of the claims that must be deleted before Pods can be created.
     AwaitedClaims(Vec<String>),
-    /// An Event reported a claim mismatch at that time.
+    /// An Event reported this claim mismatch at this time.
     Reported(String, Timestamp),
-    /// A Pod that has the name of a Pod to create and lacks the label by which Pods are watched. No other controller owns it.
+    /// An orphan, or a Pod of this set, that lacks the watched label and has the name of a Pod to create.
     HiddenPod(Box<CachedPod>),
     /// A creation was refused because the name of the Pod is taken.
     NameTaken {
@@ -31,7 +31,7 @@ pub enum Note {
         pod: Arc<str>,
         /// Time of the refusal.
         at: Timestamp,
-        /// Whether the holder of the name is reported this time.
+        /// Whether the sync reports the Pod that holds the name.
         examined: bool,
     },
 }
@@ -39,10 +39,10 @@ pub enum Note {
 /// The cached Pod and the earlier refusals for the name of a Pod to create.
 #[derive(Debug)]
 pub struct Namesake {
-    /// The cached Pod with the name. The cache holds no Pods without the watched label, and no Pods of other kinds of
+    /// The cached Pod with the name. The cache holds only Pods with the watched label, and no Pods of other kinds of
     /// controllers.
     pub cached: Option<PodRef>,
-    /// The earlier refusals, if there were any.
+    /// The earlier refusals; `None` before the first one.
     pub taken: Option<TakenName>,
 }
 

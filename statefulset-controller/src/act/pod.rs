@@ -48,18 +48,18 @@ impl Verb {
     }
 }
 
-/// A failure of the work on a Pod's claims, and the class of the refusal if a request was refused.
+/// The failed work on a Pod's claims, and the class of the refusal if a request was refused.
 struct Trouble {
     failed: Failed,
     class: Option<Class>,
 }
 
-/// Whether an Event reports a refusal. A terminating namespace refuses Events as well, so none is sent there.
+/// Returns whether an Event reports a refusal of this class. A terminating namespace refuses Events as well, so none is sent.
 fn is_worth_an_event(class: Option<Class>) -> bool {
     class != Some(Class::NamespaceTerminating)
 }
 
-/// Sends the requests of one piece of work.
+/// Sends the requests of one piece of work on a Pod.
 pub(super) async fn work_on_pod(
     snapshot: &Snapshot,
     work: &Work,
@@ -108,7 +108,7 @@ impl WorkOnPod<'_> {
         refused(&format!("{what} Pod {}", self.name), refusal)
     }
 
-    /// Returns the failure of the work on claims, after an Event about it if `is_reported`.
+    /// Returns the failure of the work on claims. Records an Event about the failure if `is_reported`.
     fn failed(&self, verb: Verb, Trouble { failed, .. }: Trouble, is_reported: bool) -> Failed {
         if is_reported {
             self.report(verb, Some(&failed.to_string()));
@@ -162,7 +162,7 @@ impl WorkOnPod<'_> {
         if unnamed > 0 {
             problems.push(format!("{unnamed} more claims"));
         }
-        // The format in which Go writes several errors.
+        // Go prints several errors in this format.
         let text = match &problems[..] {
             [] => return Ok(()),
             [problem] => problem.clone(),
@@ -205,8 +205,8 @@ impl WorkOnPod<'_> {
                 (Uid::default(), Err(refused(&format!("cannot create Pod {name}"), &refusal)))
             }
         };
-        // Claims that this sync created are left to the sync after the first event of the Pod. The volume binder writes them now,
-        // and either write could meet a conflict.
+        // Claims that this sync created get their owner references in a later sync, after the first event of the Pod. The
+        // volume binder writes the claims now, and either write could meet a conflict.
         let mut ownership = ownership(snapshot, ordinal, &Owners::new(set, name, &uid, false));
         // The remaining claims get their owner references at the next event of the Pod.
         ownership.owners.truncate(MAX_CLAIM_WRITES);
@@ -289,8 +289,8 @@ impl WorkOnPod<'_> {
             self.failed(Verb::Update, trouble, is_reported)
         })?;
         self.own_claims(ownership).await.map_err(|trouble| {
-            // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream records no Event in this
-            // case.
+            // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream records no Event about
+            // the denial.
             let is_reported = (*occasion != Occasion::Condemned || trouble.failed.is_denied())
                 && trouble.class != Some(Class::Changed);
             self.failed(Verb::Update, trouble, is_reported)
@@ -311,7 +311,7 @@ impl WorkOnPod<'_> {
     async fn update(&self, pod: &PodRef, ordinal: i32, wrong: &Wrong) -> Result<(), Failed> {
         let Self { snapshot, name, io } = self;
         if wrong.name {
-            // Upstream updates the Pod under the name that it should have, and the server finds no such Pod.
+            // Upstream updates a Pod with the name that the Pod should have, and the server finds no such Pod.
             let wanted = snapshot.set.pod_name(ordinal);
             let text = format!("it has the ordinal of Pod {wanted}, and a Pod cannot be renamed");
             self.report(Verb::Update, Some(&text));

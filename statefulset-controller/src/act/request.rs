@@ -1,17 +1,17 @@
-//! Roles and failures of the requests of a sync.
+//! Roles of a sync's requests, and failures of refused requests.
 
 use common::io::{Class, Failed, Refusal, Retry, Role};
 
 use crate::snapshot::Snapshot;
 
-/// Returns the role of all writes. With the gate `StaleControllerConsistencyStatefulSet`, the next sync waits for their versions.
+/// Returns the role of all writes. With `StaleControllerConsistencyStatefulSet`, the next sync waits for the new versions.
 ///
 /// Names of Pods and claims are known in advance, so a lost answer cannot hide a new object.
 pub(super) fn role(snapshot: &Snapshot) -> Role {
     if snapshot.limits.reads_own_writes { Role::Awaited } else { Role::Other }
 }
 
-/// Returns the failure of a refused request.
+/// Returns the failure of a refused request. In a terminating namespace, the failure is not retried.
 pub(super) fn refused(what: &str, refusal: &Refusal) -> Failed {
     retried(Failed::request(what, refusal), Some(refusal.class))
 }

@@ -33,7 +33,7 @@ enum Template {
 }
 
 impl<'r> Templates<'r> {
-    /// Reads the templates from which the phase creates Pods.
+    /// Reads the templates of all revisions from which the phase creates Pods.
     pub(super) async fn of(phase: &Phase, snapshot: &Snapshot, revisions: &'r Revisions, io: Io<'_>) -> Self {
         let mut by_name = BTreeMap::new();
         for work in &phase.work {
@@ -46,7 +46,7 @@ impl<'r> Templates<'r> {
         Self { revisions, by_name }
     }
 
-    /// Returns the name and the template of the revision in a role. `pod` names the Pod to create in the error.
+    /// Returns the name and the template of the revision with this role. `pod` is the Pod to create, for the error message.
     pub(super) fn get(&self, role: RevisionRole, pod: &str) -> Result<(&'r str, &Value), Failed> {
         let revision: &'r str = &self.revisions.get(role).name;
         match self.by_name.get(revision) {

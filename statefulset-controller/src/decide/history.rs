@@ -1,4 +1,4 @@
-//! The limit of the revision history.
+//! The limit on the number of stored revisions.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
 
 /// Returns the oldest unused revisions beyond `spec.revisionHistoryLimit`. Upstream: `truncateHistory`.
 ///
-/// In use are the current and the update revision, the revisions that the status names, and every revision that a Pod names.
+/// A revision is in use if it is the current or the update revision, or if the status or a Pod names it.
 pub fn forget(set: &StatefulSet, revisions: &Revisions, claimed: &[PodRef]) -> Vec<RevisionRef> {
     let Ok(limit) = usize::try_from(set.history) else { return Vec::new() };
     let mut live: BTreeSet<&str> = claimed.iter().map(|pod| pod.revision()).collect();

@@ -1,7 +1,7 @@
 //! Existing claims that do not satisfy their template.
 //!
 //! Upstream uses such a claim without a report: the Pod waits for a volume, or runs on a volume that is too small. This
-//! controller uses the claim as well, but reports it.
+//! controller also uses the claim, and records an Event.
 
 use common::intern::Text;
 
@@ -48,7 +48,7 @@ fn add(mismatches: &mut Mismatches, template: &Text, claim: &str, shortfall: Str
     }
 }
 
-/// Returns the differences that were not reported within the last hour, up to [`MAX_MISMATCHES`] reports an hour.
+/// Returns the differences to report: at most [`MAX_MISMATCHES`] in an hour, and each difference once in an hour.
 pub fn to_report(mismatches: &Mismatches, snapshot: &Snapshot) -> Vec<Mismatch> {
     let reported = &snapshot.reported;
     let room = MAX_MISMATCHES.saturating_sub(reported.count_since(snapshot.now));

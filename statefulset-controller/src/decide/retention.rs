@@ -44,7 +44,7 @@ pub struct Verdict {
 }
 
 impl Owners {
-    /// Makes the references of a set and its Pod. `condemned` says that the Pod is out of range.
+    /// Makes the owner references to a set and to its Pod. `condemned` is true if the Pod is out of range.
     pub fn new(set: &StatefulSet, pod: &str, uid: &Uid, condemned: bool) -> Self {
         let meta = &set.metadata;
         Self {
@@ -55,7 +55,7 @@ impl Owners {
         }
     }
 
-    /// Whether the set must own the claim, and whether the Pod must own it.
+    /// Returns whether the set must own the claim, and whether the Pod must own the claim.
     fn wanted(&self) -> (bool, bool) {
         let goes_with_pod = self.retention.when_scaled == Keep::Delete && self.condemned;
         (self.retention.when_deleted == Keep::Delete && !goes_with_pod, goes_with_pod)
@@ -68,7 +68,7 @@ impl Owners {
         Verdict { conflicting, change: change.filter(|change| change != owners) }
     }
 
-    /// Whether a claim has an unexpected owner: an earlier set or Pod of the same name, or another controller.
+    /// Returns whether a claim has an unexpected owner: an earlier set or Pod of the same name, or another controller.
     fn is_conflicting(&self, owners: &[OwnerRef]) -> bool {
         self.retention != Retention::default()
             && owners.iter().any(|owner| {
@@ -84,7 +84,7 @@ impl Owners {
 
     fn are_up_to_date(&self, owners: &[OwnerRef], conflicting: bool) -> bool {
         for expected in [&self.set, &self.pod] {
-            // An earlier object of the same name is an owner, and the garbage collector has not processed the claim yet.
+            // An owner has the expected name and another UID. The garbage collector still has to process the claim.
             if owners.iter().find(|owner| is_named(owner, expected)).is_some_and(|owner| owner.uid != expected.uid) {
                 return true;
             }
@@ -113,7 +113,7 @@ impl Owners {
     }
 }
 
-/// Whether a claim is about to be deleted with an earlier Pod of this name, so that the next Pod must not use it.
+/// Returns whether a claim is about to be deleted with an earlier Pod of this name. The next Pod must not use such a claim.
 ///
 /// Always false if `whenScaled` is `Retain`.
 pub fn is_stale(retention: Retention, owners: &[OwnerRef], pod: &str) -> bool {
@@ -237,7 +237,7 @@ mod tests {
     fn a_uid_under_another_name_is_not_written_twice() {
         let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
         let odd = OwnerRef { name: "other".into(), controller: None, ..set("SET") };
-        // The change would be empty and needed at every sync, so nothing is written.
+        // A change would be empty and repeated at every sync, so there is none.
         assert_eq!(owners(policy, false).judge(&[odd]).change, None);
     }
 

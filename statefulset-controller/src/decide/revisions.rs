@@ -14,10 +14,10 @@ use crate::{
     snapshot::{RevisionRef, Snapshot},
 };
 
-/// Length in bytes to which the name of a set is cut in the names of its revisions.
+/// Maximum length in bytes of the set's name in the names of its revisions. A longer name is cut.
 const PREFIX: usize = 223;
 
-/// Returns the revisions that are kept or to be adopted, oldest first.
+/// Returns the revisions of the set and the orphans to adopt, oldest first.
 pub fn sorted(snapshot: &Snapshot) -> Vec<RevisionRef> {
     let claims = &snapshot.revisions;
     let mut all: Vec<RevisionRef> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
@@ -30,21 +30,21 @@ pub fn hash(template: &PodTemplate, collisions: i32) -> String {
     controller_revision_hash(template.data().bytes(), Some(collisions))
 }
 
-/// Returns the name of the revision with this hash.
+/// Returns the name of the revision with this hash: `<set>-<hash>`.
 pub fn name(set: &StatefulSet, hash: &str) -> String {
     let name: &str = &set.metadata.name;
-    // Servers store only ASCII names. For any other name, the prefix is empty if the cut is not at a character boundary.
+    // Servers store only ASCII names. If the cut would split a character of any other name, the prefix is empty.
     format!("{}-{hash}", name.get(..name.len().min(PREFIX)).unwrap_or_default())
 }
 
 /// Chooses the current and the update revision, and decides whether a revision is written. Upstream: `getStatefulSetRevisions`.
 ///
-/// Revisions are equal if they hold the same bytes. The newest revision also equals the template if they differ only by defaults
-/// that servers began to write, or ceased to write, after the revision was stored. Such a difference must not restart Pods
+/// Revisions are equal if they hold the same bytes. The newest revision also equals the template if they differ only by
+/// defaults that a newer or older server version writes. Such a difference must not restart Pods
 /// (kubernetes/kubernetes#134773).
 ///
-/// For a terminating set nothing is written. The garbage collector may already have removed the owner references of its
-/// revisions, so a revision that is not found here may still exist.
+/// No revision of a terminating set is written. The garbage collector may already have removed the owner references of a
+/// revision, which then exists although the caches do not show it as a revision of the set.
 pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
     let (set, template) = (&snapshot.set, &snapshot.template);
     let number = revision::next_revision(stored.iter().map(|r| &***r));
@@ -81,8 +81,8 @@ pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
 
 /// Returns the revisions after the update revision was stored as `name`.
 ///
-/// The current revision stays the same if it was stored before; otherwise it is the update revision. The names do not show this:
-/// after a collision, the current revision has the very name that was planned for the update revision.
+/// A current revision that is already stored stays the same. Otherwise, the update revision becomes the current one. Names do
+/// not show this: after a collision, the current revision has the very name that was planned for the update revision.
 pub fn created(revisions: &Revisions, template: &Arc<PodTemplate>, name: &str, collisions: i32) -> Revisions {
     let update = Revision::of_template(template, name);
     let current = match revisions.current.source {

@@ -9,7 +9,7 @@ use crate::{
     snapshot::PodRef,
 };
 
-/// Returns how many Pods may be unavailable during a rolling update: at least one. A percentage is rounded down.
+/// Returns how many Pods may be unavailable during a rolling update, at least 1. A percentage is rounded down.
 pub fn max_unavailable(set: &StatefulSet) -> i32 {
     let Update::Rolling(Some(rolling)) = &set.update else { return 1 };
     let limit = rolling.max_unavailable.as_ref().and_then(|limit| limit.resolve(set.replicas, Round::Down).ok());
@@ -37,7 +37,7 @@ pub fn update(situation: &Situation<'_>, plan: &mut Reconcile) {
     }
 }
 
-/// Returns the outdated Pod with the highest ordinal, unless a Pod above it is unavailable.
+/// Returns the outdated Pod with the highest ordinal; `None` if a Pod with a higher ordinal is unavailable.
 fn highest(situation: &Situation<'_>, plan: &mut Reconcile) -> Option<PodRef> {
     for (ordinal, pod) in situation.descending(situation.lowest_updated()) {
         match pod {
@@ -55,9 +55,9 @@ fn highest(situation: &Situation<'_>, plan: &mut Reconcile) -> Option<PodRef> {
 
 /// Returns the outdated Pods that may be deleted within the limit, by descending ordinal.
 ///
-/// As upstream, a ready Pod is deleted only while fewer Pods than the limit are unavailable. Outdated Pods that are not ready
-/// serve no requests, so they do not hold up their own replacement (kubernetes/kubernetes#137409): such a Pod is deleted while
-/// fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit leaves.
+/// As in upstream, a ready Pod is deleted only while fewer Pods than the limit are unavailable. Outdated Pods that are not
+/// ready serve no requests, so they do not hold up their own replacement (kubernetes/kubernetes#137409). Such a Pod is deleted
+/// while fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit leaves.
 fn within_limit(situation: &Situation<'_>, plan: &mut Reconcile) -> Vec<PodRef> {
     let limit = i64::from(max_unavailable(situation.set()));
     let is_broken = |pod: &&PodRef| situation.is_outdated(pod) && !pod.is_ready();

@@ -18,21 +18,21 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// The greatest number of claims that one sync creates for a Pod, and whose owner references it writes.
+/// The greatest number of a Pod's claims that one sync creates, and that one sync gives new owner references.
 ///
 /// The requests for the claims of a Pod are sent one after the other, and occupy a worker that other sets wait for.
 pub const MAX_CLAIM_WRITES: usize = 100;
 /// The largest batch of Pods with `Parallel`. Upstream: `MaxBatchSize`.
 const MAX_BATCH_SIZE: usize = 500;
 
-/// With `OrderedReady`: whether the sync continues after a Pod.
+/// Whether the sync continues with the next Pod or phase. Has an effect only with `OrderedReady`.
 type Flow = ControlFlow<()>;
 
 fn pace(set: &StatefulSet) -> Pace {
     if set.is_monotonic() { Pace::InOrder } else { Pace::SlowStart(MAX_BATCH_SIZE) }
 }
 
-/// Adds a phase, and returns whether the next phase follows in the same sync.
+/// Adds a phase for `work`, and returns whether the next phase follows in the same sync.
 fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> Flow {
     if !work.is_empty() {
         plan.phases.push(Phase { pace: pace(set), work });
@@ -153,7 +153,7 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     Continue(())
 }
 
-/// Returns the reason why a Pod blocks the others, if it does.
+/// Returns the reason why a Pod blocks other Pods with `OrderedReady`; `None` if it does not.
 fn blocking(situation: &Situation<'_>, pod: &PodRef) -> Option<&'static str> {
     if pod.meta().is_deleting() {
         Some("is terminating")
@@ -166,7 +166,7 @@ fn blocking(situation: &Situation<'_>, pod: &PodRef) -> Option<&'static str> {
     }
 }
 
-/// Whether a blocking Pod is deleted because it is outdated and was never ready (tune `replace-stuck-pods`).
+/// Returns whether a blocking Pod is deleted because it is outdated and was never ready (tune `replace-stuck-pods`).
 ///
 /// A Pod that was ready may become ready again, and its deletion could cost a quorum. The deletion could also cost a quorum while
 /// a Pod with a higher ordinal is still being replaced. Both cases are left to users. Upstream leaves every such deletion to
@@ -182,7 +182,7 @@ fn is_stuck(situation: &Situation<'_>, slot: &Slot, pod: &PodRef) -> bool {
             .all(|(_, above)| above.is_some_and(|above| !situation.is_unavailable(above) || gave_up(above)))
 }
 
-/// Returns the claims of an ordinal that its Pod cannot use yet.
+/// Returns the claims of an ordinal that are missing or terminating.
 fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
     let set = &snapshot.set;
     let mut claims = Claims::default();
@@ -198,9 +198,9 @@ fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
     claims
 }
 
-/// Returns the errors in the Pod of an ordinal, if there are any. Upstream: `identityMatches`, `storageMatches`.
+/// Returns the errors in the Pod of an ordinal; `None` if the Pod is correct. Upstream: `identityMatches`, `storageMatches`.
 ///
-/// A missing label with the Pod's name is no such error: it is added with the adoption or by [`label`].
+/// A missing label with the Pod's name is not an error here: the adoption or [`label`] adds it.
 fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     let name = has_leading_zero(&pod.meta().name);
     let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);
@@ -209,7 +209,7 @@ fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     (name || labels || !volumes.is_empty()).then_some(Wrong { name, labels, volumes })
 }
 
-/// Returns the changes that the owner references of an ordinal's existing claims need.
+/// Returns the changes of the owner references of an ordinal's existing claims.
 pub fn ownership(snapshot: &Snapshot, ordinal: i32, owners: &Owners) -> Ownership {
     let (set, mut ownership) = (&snapshot.set, Ownership::default());
     for template in &set.claims {
@@ -242,8 +242,8 @@ fn repair(
         owners.truncate(MAX_CLAIM_WRITES);
         plan.deferred += 1;
     }
-    // Upstream reports a conflict each time it processes the owner references of the claims: at each sync of a pending Pod, and
-    // otherwise only when they change.
+    // Upstream reports a conflicting owner each time it processes the owner references of the claims: at each sync of a pending
+    // Pod, and otherwise only when the references change.
     if owners.is_empty() && occasion != Occasion::Pending {
         conflicting.clear();
     }
@@ -254,8 +254,8 @@ fn repair(
 
 /// Deletes the Pods out of range by descending ordinal, after the owner references of their claims are written.
 ///
-/// With `OrderedReady`, one Pod is deleted at a time: an available Pod, or the Pod that blocks all others.
-/// Upstream: `processCondemned`.
+/// With `OrderedReady`, one Pod is deleted at a time: an available Pod, or the Pod that blocks all others. Upstream:
+/// `processCondemned`.
 pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     let set = situation.set();
     let (mut claims, mut unprepared) = (Vec::new(), BTreeSet::new());

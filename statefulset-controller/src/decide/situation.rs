@@ -1,4 +1,4 @@
-//! The Pods of a set by ordinal, limited to the ordinals that one sync handles.
+//! The Pods of a set by ordinal. Ordinals without a Pod are limited to the number that one sync handles.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +23,7 @@ pub struct Slot {
     pub pod: Option<PodRef>,
 }
 
-/// The Pods of a snapshot by ordinal, and the revisions.
+/// The Pods of a set by ordinal, with the snapshot and the revisions of the sync.
 #[derive(Clone, Debug)]
 pub struct Situation<'a> {
     /// The snapshot of the sync.
@@ -46,9 +46,9 @@ pub struct Situation<'a> {
 
 /// Returns the ordinals in range without a Pod that one sync handles, ascending.
 ///
-/// With `OrderedReady` this is the first missing ordinal. With `Parallel` these are the ordinals that one sync creates, and the
-/// ordinals before the last of them that wait for a claim according to `waits`; at most as many ordinals wait as there are
-/// claims. The work depends on the existing Pods, the existing claims and the two limits, never on the size of the range.
+/// With `OrderedReady`, returns only the first missing ordinal. With `Parallel`, returns the ordinals whose Pods one sync
+/// creates, and the ordinals between them that wait for a claim (`waits` is true). At most as many ordinals wait as there are
+/// claims. The cost depends on the existing Pods, the existing claims and the two limits, never on the size of the range.
 pub fn missing_ordinals(
     set: &StatefulSet,
     has_pod: impl Fn(i32) -> bool,
@@ -70,7 +70,7 @@ pub fn missing_ordinals(
 }
 
 impl<'a> Situation<'a> {
-    /// Divides the Pods into wanted, condemned and shadowed Pods, and sorts them by ordinal.
+    /// Divides the Pods into Pods in range, Pods out of range and Pods with the ordinal of another Pod. Sorts them by ordinal.
     pub fn new(snapshot: &'a Snapshot, claimed: &'a [PodRef], revisions: &'a Revisions) -> Self {
         let set = &*snapshot.set;
         let mut present: BTreeMap<i32, &PodRef> = BTreeMap::new();
@@ -105,7 +105,7 @@ impl<'a> Situation<'a> {
         Self { snapshot, revisions, claimed, wanted, deferred, missing, condemned, shadowed }
     }
 
-    /// Shorthand for `snapshot.set`.
+    /// Returns the set of the snapshot.
     pub fn set(&self) -> &'a StatefulSet {
         &self.snapshot.set
     }
@@ -137,12 +137,12 @@ impl<'a> Situation<'a> {
         i64::from(set.start) + i64::from(set.partition())
     }
 
-    /// Whether a Pod is terminating or not available.
+    /// Returns whether a Pod is terminating or not available.
     pub fn is_unavailable(&self, pod: &PodRef) -> bool {
         pod.is_unavailable(self.set().min_ready_seconds, self.snapshot.now)
     }
 
-    /// Whether a Pod blocks the Pods after it with `OrderedReady`: it is unavailable, or not running and ready.
+    /// Returns whether a Pod blocks the Pods after it with `OrderedReady`: it is unavailable, or not running and ready.
     ///
     /// The condition `Ready` alone is not enough: a failed Pod whose node was lost can keep a `Ready` condition that is still
     /// true.
@@ -150,9 +150,9 @@ impl<'a> Situation<'a> {
         self.is_unavailable(pod) || !pod.is_running_and_ready()
     }
 
-    /// Returns the Pod out of range that blocks the others: the lowest blocking ordinal, if no ordinal in range blocks.
+    /// Returns the blocking Pod out of range with the lowest ordinal; `None` if a Pod in range is missing or blocks.
     pub fn first_unavailable_condemned(&self) -> Option<&PodRef> {
-        // If an ordinal of the range is missing, `wanted` contains the first missing ordinal.
+        // If a Pod in range is missing, `wanted` contains the first missing ordinal, which blocks the Pods out of range.
         let blocks = |slot: &Slot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
         if self.wanted.iter().any(blocks) {
             return None;
@@ -172,24 +172,24 @@ impl<'a> Situation<'a> {
         if stays { RevisionRole::Current } else { RevisionRole::Update }
     }
 
-    /// Whether the label of a Pod names the update revision.
+    /// Returns whether the label of a Pod names the update revision.
     pub fn is_updated(&self, pod: &PodRef) -> bool {
         pod.revision() == self.revisions.update.name.as_str()
     }
 
-    /// Whether the label of a Pod names the current revision.
+    /// Returns whether the label of a Pod names the current revision.
     pub fn is_current(&self, pod: &PodRef) -> bool {
         pod.revision() == self.revisions.current.name.as_str()
     }
 
-    /// Whether a rolling update must delete a Pod: the revision is outdated, and the Pod is neither terminating nor finished. A
-    /// finished Pod is deleted regardless of its revision.
+    /// Returns whether a rolling update must delete a Pod. The Pod has an outdated revision, and is neither terminating nor
+    /// finished. A finished Pod is deleted regardless of its revision.
     pub fn is_outdated(&self, pod: &PodRef) -> bool {
         !self.is_updated(pod) && !pod.meta().is_deleting() && !pod.phase.is_terminal()
     }
 }
 
-/// Returns a claim of the ordinal that is about to be deleted with an earlier Pod, if there is one.
+/// Returns a claim of the ordinal that is about to be deleted with an earlier Pod; `None` if there is no such claim.
 pub fn stale_claim(snapshot: &Snapshot, ordinal: i32) -> Option<String> {
     let set = &snapshot.set;
     let pod = set.pod_name(ordinal);

@@ -61,8 +61,8 @@ pub fn complete(set: &StatefulSet, status: &Status) -> Status {
 
 /// Returns the time from `now` until the next ready Pod becomes available; `None` if no ready Pod is unavailable.
 ///
-/// `at` is the time at which the status counted the available Pods. With a later time, a Pod that became available in between
-/// would neither be counted nor be checked again.
+/// `at` is the time at which the status counted the available Pods. With a later time, a Pod that becomes available in between
+/// would be neither counted nor checked again.
 pub fn next_check(
     set: &StatefulSet,
     claimed: &[PodRef],

@@ -54,7 +54,7 @@ fn parallel_pods_are_created_at_the_same_time() {
 #[test]
 fn ordinals_begin_at_the_start_of_the_range() {
     assert_eq!(empty(2).burst().revision("a", 1).spec("ordinals", json!({"start": 5})).work(), ["+5", "+6"]);
-    // The range 0, 1, 2 becomes 2, 3, 4: missing Pods are created first, in order; then the highest of the others is deleted.
+    // The range 0, 1, 2 becomes 2, 3, 4. Missing Pods are created first; then the highest Pod out of range is deleted.
     let moved = world(3).spec("ordinals", json!({"start": 2}));
     assert_eq!(moved.work(), ["+3"]);
     assert_eq!(moved.clone().pod(pod(3)).work(), ["+4"]);
@@ -69,7 +69,7 @@ fn a_finished_pod_is_deleted() {
         assert_eq!(world(3).pod(pod(1).phase(phase)).work(), ["-1"]);
         assert_eq!(world(3).pod(pod(1).phase(phase).going()).work(), none());
     }
-    // The Pod is deleted only once in a sync, although it is also outdated.
+    // A finished Pod that is also outdated is deleted only once in a sync.
     assert_eq!(world(3).burst().rollout_to("b").pod(pod(2).phase("Failed")).work(), ["-2"]);
 }
 
@@ -183,7 +183,7 @@ fn several_pods_may_be_unavailable_with_the_gate() {
 /// STATEFULSET-30.
 #[test]
 fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
-    // The template is changed again before any Pod is available: all Pods are ready.
+    // After a second change of the template, all Pods are ready, outdated, and not available yet.
     let early = (0..5).fold(world(5), |world, n| world.pod(pod(n).of("b").ready(20)));
     let early = early.burst().spec("minReadySeconds", json!(300)).rollout_to("b").rollout_to("c");
     for (limit, deleted) in [(1, 0), (4, 0), (5, 0), (6, 1), (8, 3)] {
@@ -253,7 +253,7 @@ fn orphans_with_a_pod_name_are_adopted_and_other_names_are_released() {
 #[test]
 fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
     let stray = |ordinal: i32, name: &str| pod(ordinal).name(name);
-    // Out of range, such a Pod is condemned, by descending ordinal and then by name.
+    // A Pod with leading zeros out of range is condemned, by descending ordinal and then by name.
     let condemned = world(2).burst().pod(stray(7, "web-07")).pod(stray(9, "web-009")).pod(pod(7));
     assert_eq!(condemned.work(), ["-009", "-07", "-7"]);
     assert_eq!(condemned.plan().status.replicas, 5);
@@ -366,7 +366,7 @@ fn claims_get_the_owners_of_the_retention_policy() {
         .claim(1, owner("Pod", "v1", "web-1", "POD-1"))
         .claim(2, owner("Pod", "v1", "web-2", "POD-2"));
     assert_eq!(pods.work(), ["-2"]);
-    // A claim that is deleted with the previous Pod must be deleted first.
+    // A claim of the previous Pod must be deleted before the Pod is created again.
     let again = pods.spec("replicas", json!(3)).without_pod(2);
     assert_eq!(again.clone().claim(1, json!([])).work(), none());
     assert_eq!(again.plan().reconcile.claims_to_await, ["data-web-2"]);
@@ -391,7 +391,7 @@ fn the_status_counts_the_existing_pods() {
     );
     assert_eq!((&*counted.current_revision, &*counted.update_revision), ("web-a", "web-b"));
     assert_eq!((counted.observed_generation, counted.collision_count), (1, Some(0)));
-    // A Pod that is deleted for an update is no longer current. A Pod of any other revision never was.
+    // A Pod that is deleted for an update is no longer counted as current. A Pod of another revision never was.
     assert_eq!(status(&world(3).rollout_to("b")).current_replicas, 2);
     assert_eq!(status(&world(3).rollout_to("b").pod(pod(2).of("x"))).current_replicas, 2);
 }
@@ -437,7 +437,7 @@ prop_compose! {
     }
 }
 
-/// An owner reference of a claim: to the set or the Pod, to an earlier object of the same name, or to an object of another kind.
+/// Returns an owner reference to the set, the Pod, an earlier object of the same name, or an object of another kind.
 fn reference(kind: &str, ordinal: i32) -> Value {
     let (api, kind, name, uid) = match kind {
         "set" => ("apps/v1", "StatefulSet", "web".to_owned(), "SET".to_owned()),

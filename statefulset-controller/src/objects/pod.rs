@@ -23,7 +23,7 @@ use super::{POD_NAME_LABEL, REVISION_LABEL, STATEFUL_SETS};
 /// The kubelet reads its clock once for each of the two, at nearly the same time, and truncates both to whole seconds.
 const START_JITTER: SignedDuration = SignedDuration::from_secs(1);
 
-/// A cached Pod that a StatefulSet controls, or an orphan.
+/// A Pod in the cache: a Pod of a StatefulSet, or an orphan.
 #[derive(Clone, Debug)]
 pub struct CachedPod {
     pod: Pod,
@@ -57,7 +57,7 @@ impl CachedPod {
         self.claims.get(at).map(|(_, claim)| claim.as_str())
     }
 
-    /// Whether the Pod has not been ready since it was started.
+    /// Returns `true` if the Pod has never been ready since it was started.
     ///
     /// The kubelet writes the start time and the first condition `Ready` together, so a condition that changed later has been
     /// `True`. A Pod that has the condition but no start time counts as having been ready.
@@ -70,17 +70,17 @@ impl CachedPod {
         self.pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
     }
 
-    /// Whether the Pod lacks `statefulset.kubernetes.io/pod-name`, the label by which Pods are watched.
+    /// Returns whether the Pod lacks `statefulset.kubernetes.io/pod-name`, the label by which Pods are watched.
     pub fn is_unlabelled(&self) -> bool {
         self.pod.meta.labels.get(POD_NAME_LABEL).is_none()
     }
 
-    /// Whether the phase is `Running` and the condition `Ready` is `True`.
+    /// Returns whether the phase is `Running` and the condition `Ready` is `True`.
     pub fn is_running_and_ready(&self) -> bool {
         self.pod.phase == Phase::Running && self.pod.is_ready()
     }
 
-    /// Whether the Pod is terminating, or has not been ready for at least `min_ready_seconds`.
+    /// Returns whether the Pod is terminating, or has not been ready for at least `min_ready_seconds`.
     pub fn is_unavailable(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
         self.pod.meta.is_deleting() || !self.pod.is_available(min_ready_seconds, now)
     }
@@ -196,7 +196,7 @@ pub fn ordinal_of(set: &str, pod: &str) -> Option<Option<i32>> {
     Some(digits.parse().ok())
 }
 
-/// Whether the ordinal in a Pod's name has leading zeros. A set never creates a Pod with such a name.
+/// Returns whether the ordinal in a Pod's name has leading zeros. A set never creates a Pod with such a name.
 pub fn has_leading_zero(pod: &str) -> bool {
     pod.rsplit_once('-').is_some_and(|(_, digits)| digits.len() > 1 && digits.starts_with('0'))
 }

@@ -1,5 +1,3 @@
-//! The projection of a StatefulSet.
-
 use std::ops::RangeInclusive;
 
 use common::{
@@ -18,12 +16,12 @@ use super::{ClaimSpec, STATEFUL_SETS};
 
 /// The fields of a StatefulSet that the controller reads.
 ///
-/// Values that the API server's validation refuses (negative counts, no selector, no template) are an error of the decoder.
+/// The decoder refuses values that the API server's validation refuses: negative counts, no selector, no template.
 #[derive(Debug)]
 pub struct StatefulSet {
     /// Metadata, without finalizers.
     pub metadata: Meta,
-    /// `spec.replicas`.
+    /// `spec.replicas`: the number of ordinals in range, not negative.
     pub replicas: i32,
     /// The lowest ordinal (`spec.ordinals.start`), 0 by default.
     pub start: i32,
@@ -31,7 +29,7 @@ pub struct StatefulSet {
     pub min_ready_seconds: i32,
     /// `spec.selector`, which is never empty.
     pub selector: Selector,
-    /// `spec.template` as the server sent it.
+    /// `spec.template` with the bytes that the server sent.
     pub template: Raw,
     /// `spec.volumeClaimTemplates` in their order.
     pub claims: Vec<ClaimTemplate>,
@@ -45,7 +43,7 @@ pub struct StatefulSet {
     pub history: i32,
     /// `spec.persistentVolumeClaimRetentionPolicy`. If one of the two values is unknown, all claims are retained.
     pub retention: Retention,
-    /// The stored status.
+    /// The status in the cache, zero and empty if the set has no status yet.
     pub status: Status,
 }
 
@@ -89,7 +87,7 @@ pub struct Rolling {
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// The fate of a claim whose Pod or set is deleted.
+/// What happens to a claim when its Pod or its set is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// The claim is kept.
@@ -99,12 +97,12 @@ pub enum Keep {
     Delete,
 }
 
-/// The fate of claims (`spec.persistentVolumeClaimRetentionPolicy`).
+/// What happens to claims (`spec.persistentVolumeClaimRetentionPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Applies when the set is deleted.
+    /// What happens to the claims when the set is deleted.
     pub when_deleted: Keep,
-    /// Applies to the claims of a Pod that a scale-down removes.
+    /// What happens to the claims of a Pod when a scale-down deletes the Pod.
     pub when_scaled: Keep,
 }
 
@@ -128,19 +126,20 @@ pub struct Status {
     /// Number of Pods of the update revision that are not terminating.
     #[serde(serialize_with = "zero_as_null")]
     pub updated_replicas: i32,
-    /// Name of the revision that Pods had before the rolling update.
+    /// Name of the revision before the rolling update. The update revision becomes the current one when the rollout is
+    /// complete.
     pub current_revision: Text,
     /// Name of the revision of the set's template.
     pub update_revision: Text,
     /// The generation of the set from which the status was computed.
     pub observed_generation: i64,
-    /// How often the name of a new revision was taken by a revision with other data.
+    /// Number of times that the name of a new revision was taken by a revision with other data.
     #[serde(serialize_with = "none_as_zero")]
     pub collision_count: Option<i32>,
 }
 
 impl Status {
-    /// Whether this status must be written over `stored`. A different collision count alone is no reason to write.
+    /// Returns whether this status must be written over `stored`. A different collision count alone is no reason to write.
     pub fn differs(&self, stored: &Self) -> bool {
         let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
         self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
@@ -157,7 +156,7 @@ fn none_as_zero<S: Serializer>(n: &Option<i32>, serializer: S) -> Result<S::Ok, 
 }
 
 impl StatefulSet {
-    /// Whether each Pod waits for the Pods before it (`OrderedReady`).
+    /// Returns whether each Pod waits for the Pods before it (`OrderedReady`).
     pub fn is_monotonic(&self) -> bool {
         self.management == Management::OrderedReady
     }
@@ -171,7 +170,7 @@ impl StatefulSet {
         self.start..=i32::try_from(last).unwrap_or(i32::MAX)
     }
 
-    /// Whether the ordinal is in [`ordinals`](Self::ordinals).
+    /// Returns whether the ordinal is in [`ordinals`](Self::ordinals).
     pub fn wants(&self, ordinal: i32) -> bool {
         self.ordinals().contains(&ordinal)
     }

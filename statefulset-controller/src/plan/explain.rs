@@ -1,4 +1,4 @@
-//! The explanation of a plan.
+//! The text about a plan in `/debug/explain`.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use common::intern::Text;
 
-/// The claims of Pods in range that do not match their templates.
+/// The claims of Pods in range that do not match their templates, grouped by difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatches {
     /// The differences, at most [`MAX_MISMATCHES`](crate::decide::mismatch::MAX_MISMATCHES).
@@ -27,7 +27,7 @@ pub struct Mismatch {
 }
 
 impl Mismatch {
-    /// Returns the difference without the names of claims. Each difference is reported once, regardless of the number of claims.
+    /// Returns the template and the difference, without the names of claims: one report covers all claims with this difference.
     pub fn difference(&self) -> String {
         format!("{}: {}", self.template, self.shortfall)
     }

@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::snapshot::RevisionRef;
 
-/// The stored revisions of a set, and the two from which Pods are created.
+/// The stored revisions of a set, and the current and the update revision.
 #[derive(Clone, Debug)]
 pub struct Revisions {
     /// The stored revisions, oldest first.
     pub stored: Vec<RevisionRef>,
     /// The write that precedes the work on Pods.
     pub step: Step,
-    /// The revision of the Pods that the rolling update has not reached.
+    /// The revision of Pods before the rolling update.
     pub current: Revision,
     /// The revision of the set's template.
     pub update: Revision,
@@ -51,7 +51,7 @@ pub enum Step {
     Nothing,
     /// An earlier revision equals the template and becomes the newest.
     Renumber {
-        /// The earlier revision.
+        /// The earlier revision, which has the data of the template.
         revision: RevisionRef,
         /// The new value of the field `revision`.
         number: i64,
@@ -68,25 +68,25 @@ pub enum Step {
 pub struct Revision {
     /// `metadata.name`, which Pods have in the label `controller-revision-hash`.
     pub name: Text,
-    /// The place of the Pod template.
+    /// The place where the Pod template is found.
     pub source: Source,
 }
 
-/// The place of a revision's Pod template.
+/// The place where a revision's Pod template is found.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// In this stored revision. The template is read from the server, because the cache keeps only a digest of the data.
+    /// The stored revision. The template is read from the server, because the cache keeps only a digest of the data.
     Stored(RevisionRef),
-    /// In the set, because the stored revision holds the same template.
+    /// The set, because the stored revision holds the same template.
     StoredTemplate(Arc<PodTemplate>),
-    /// In the set, because this sync stores the revision.
+    /// The set, because this sync stores the revision.
     Template(Arc<PodTemplate>),
-    /// Unavailable, because only the status of a terminating set names the revision.
+    /// No place: only the status of a terminating set names the revision, and its template is unknown.
     Recorded,
 }
 
 impl Revision {
-    /// Creates a [`Revision`] from a stored one. `template` is the set's template.
+    /// Creates a [`Revision`] from a stored revision. `template` is the template of the set.
     pub fn stored(revision: &RevisionRef, template: &Arc<PodTemplate>) -> Self {
         let source = if revision.holds(template.data()) {
             Source::StoredTemplate(Arc::clone(template))

@@ -96,7 +96,7 @@ async fn a_pod_waits_for_the_deletion_of_the_claim_of_the_previous_pod() {
     assert!(
         world.explain()["waiting"].to_string().contains("claim data-web-1 of the previous Pod is still to be deleted")
     );
-    // The garbage collector deletes the claim, and nothing else happens.
+    // The test deletes the claim in place of the garbage collector.
     world.sandbox.delete(CLAIMS, Some(NS), "data-web-1").await.unwrap();
     world.unprotect("data-web-1").await;
     world.settle().await;
@@ -215,7 +215,7 @@ async fn the_creation_of_a_pod_is_reported_before_the_owners_of_its_claims_are_w
     world.settle().await;
     let created = "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful";
     assert!(world.told(created).await);
-    // The claim exists already when the Pod is created again, and the volume binder writes it first.
+    // The claim already exists when the Pod is created again, and another client, as the volume binder, writes the claim first.
     world.merge(CLAIMS, "data-web-0", json!({"metadata": {"ownerReferences": null}})).await;
     world.sandbox.faults().add(Rule::new(Action::Conflict).identity(ME).verb("patch").resource(CLAIMS).times(1));
     let count = async || {
@@ -243,7 +243,7 @@ async fn claims_created_with_their_pod_get_their_owner_without_a_conflict() {
     assert_eq!(world.asked("patch", CLAIMS), 3, "one write each");
 }
 
-/// The volume binder writes a new claim as soon as its Pod exists. The next event of the Pod adds the owner reference.
+/// The volume binder writes a new claim when its Pod exists. The next event of the Pod adds the owner reference.
 /// STATEFULSET-82.
 #[tokio::test(start_paused = true)]
 async fn a_new_claim_is_not_written_until_the_cache_shows_its_pod() {
@@ -368,7 +368,7 @@ async fn a_claim_that_falls_short_of_its_template_is_reported_once() {
     assert_eq!(world.count("ClaimMismatch").await, 1, "{:#?}", world.events().await);
     let waiting = world.explain()["waiting"].to_string();
     assert!(waiting.contains("the template requests 1Gi (1 more claim likewise)"), "{waiting}");
-    // Another difference is reported as well.
+    // A claim with another difference is reported in an Event of its own.
     world.sandbox.delete(CLAIMS, Some(NS), "data-web-2").await.unwrap();
     world.unprotect("data-web-2").await;
     world.apply(claim("data-web-2", "256Mi")).await;

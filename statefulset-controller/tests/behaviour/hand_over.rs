@@ -1,4 +1,4 @@
-//! Take-over from an earlier process, and from upstream's controller.
+//! Take-over of existing sets from an earlier process, and from upstream's controller.
 
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn a_revision_of_an_earlier_server_version_restarts_no_pod() {
     world.apply(set(2, json!({}))).await;
     world.settle().await;
     world.crash();
-    // A controller of a server up to 1.33 stored the revision with a null, and so with another hash in its name.
+    // Servers up to version 1.33 stored the revision with a null. Its name therefore has another hash.
     let name = world.names(REVISIONS).await.remove(0);
     let mut old = world.get(REVISIONS, &name).await;
     old["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
@@ -54,7 +54,7 @@ async fn a_crash_at_any_write_does_not_change_the_final_state() {
             world.settle().await;
             world.forget();
             for verb in ["create", "patch", "delete", "update"] {
-                // Every further write of this verb is lost.
+                // All later writes of this verb are lost.
                 world.sandbox.faults().add(Rule::new(lost.clone()).identity(ME).verb(verb).skip(at / 4));
             }
             world.roll_out("img:2", json!({})).await;

@@ -9,7 +9,7 @@ use crate::world::{ME, NS, SETS, World, owners, set};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
-/// Starts a world with a set of `replicas` Pods, all ready.
+/// Starts a world with a set of `replicas` Pods, and waits until all of them are ready.
 async fn settled(replicas: i32, spec: Value) -> World {
     let world = World::new().await;
     world.apply(set(replicas, spec)).await;
@@ -54,7 +54,7 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released(
     assert_eq!(world.status().await["readyReplicas"], 1);
     assert!(world.told("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
 
-    // The watch shows the Pod again.
+    // After the adoption, the watch shows the Pod again.
     let reads = world.asked("list", "pods");
     assert!(reads <= 8, "{reads} reads");
     world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
@@ -163,7 +163,7 @@ async fn deleted_pods_are_not_read() {
     assert_eq!((world.asked("list", "pods"), world.asked("get", "pods")), (0, 0));
 }
 
-/// Installs a webhook that removes the label whenever the controller writes a Pod.
+/// Installs a webhook that removes the label `POD_NAME` whenever the controller writes a Pod.
 fn strip(world: &World) {
     let path = format!("/metadata/labels/{}", POD_NAME.replace('/', "~1"));
     let patch = json!([{"op": "add", "path": path, "value": ""}, {"op": "remove", "path": path}]);

@@ -1,4 +1,4 @@
-//! The controller in virtual time, against the in-process sandbox.
+//! Behaviour of the StatefulSet controller against the sandbox, in virtual time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ME, NS, World, owners, set};
 
-/// A Pod without the label by which Pods are watched.
+/// Builds a Pod without the label by which Pods are watched.
 fn unlabelled(name: &str, app: &str, owners: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": NS, "labels": {"app": app}, "ownerReferences": owners},
@@ -23,7 +23,7 @@ fn replica_set() -> Value {
     json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs-uid", "controller": true}])
 }
 
-/// Counts the attempts to create a Pod, the reads of Pods, and the `FailedCreate` Events within an hour.
+/// Waits an hour. Returns the attempts to create a Pod, the reads of Pods, and the `FailedCreate` Events.
 async fn hour(world: &World) -> (u64, u64, i64) {
     world.wait(3600).await;
     (world.asked("create", "pods"), world.asked("get", "pods"), world.count("FailedCreate").await)
@@ -52,7 +52,7 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
             "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists";
         assert!(world.told(&format!("{event} and {holder}")).await, "{:#?}", world.events().await);
         assert_eq!(world.images().await, ["web-0 img:0"]);
-        // A hidden Pod that may be adopted later is read once a minute.
+        // A hidden Pod (without the watched label) that may be adopted later is read once a minute.
         let repeated = world.asked("list", "pods");
         assert!(if reads == 1 { (55..=75).contains(&repeated) } else { repeated == 0 }, "{holder}: {repeated}");
         let (creates, read, events) = hour(&world).await;

@@ -1,5 +1,3 @@
-//! The revisions of a set.
-
 use serde_json::{Value, json};
 
 use crate::world::{NS, REVISIONS, SETS, World, name, owners, set};
@@ -76,7 +74,7 @@ async fn a_name_taken_by_other_data_counts_as_a_collision() {
     world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
     world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
     world.settle().await;
-    // A revision of another client takes the same name.
+    // Another client creates a revision with the name that the set's revision needs.
     world
         .apply(
             json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NS},
@@ -149,7 +147,7 @@ async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
     world.sandbox.delete(SETS, Some(NS), "web").await.unwrap();
     world.settle().await;
     world.forget();
-    // The garbage collector orphans the children like this.
+    // The garbage collector removes the owner references of orphaned children in this way.
     for revision in &revisions {
         world.merge(REVISIONS, revision, json!({"metadata": {"ownerReferences": null}})).await;
     }
@@ -176,7 +174,8 @@ async fn a_collision_with_the_current_revision_does_not_make_the_rollout_look_co
     let taken = world.status().await["updateRevision"].as_str().unwrap().to_owned();
     world.roll_out("img:1", json!({})).await;
     world.settle().await;
-    // The next rollout needs a name that the current revision has. Names are hashes, so the test has to construct this case.
+    // The next rollout needs a name that the current revision has. Names are hashes, so the test creates such a revision
+    // itself.
     let mut object = world.get(REVISIONS, before.as_str().unwrap()).await;
     world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
     world.settle().await;

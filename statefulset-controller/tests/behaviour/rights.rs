@@ -8,8 +8,8 @@ const UNDELETABLE: &str = "cannot set an ownerRef on a resource you can't delete
 const UNFINALIZABLE: &str =
     "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
 
-/// Rules that allow all requests of the controller, except deletions of resources that are not in `deletable` and changes of
-/// finalizers that are not in `finalizable`.
+/// Returns RBAC rules that allow all requests of the controller, with two exceptions: it may delete only resources in
+/// `deletable`, and change finalizers only of resources in `finalizable`.
 fn rules(deletable: &[&str], finalizable: &[&str]) -> Value {
     let resources = ["pods", "statefulsets", "statefulsets/status", "controllerrevisions", CLAIMS, "events"];
     let rule = |resources: &[&str], verbs: &[&str]| json!({"apiGroups": ["*"], "resources": resources, "verbs": verbs});
@@ -24,7 +24,7 @@ fn all() -> Value {
     rules(&["pods", "controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"])
 }
 
-/// Number of recorded Events whose text begins with `start`, repetitions included.
+/// Returns the number of Events, repetitions included, with a text that begins with `start`.
 async fn told(world: &World, start: &str) -> i64 {
     let events = world.sandbox.list("events", Some(NS)).await.unwrap();
     let of = events.iter().filter(|event| {

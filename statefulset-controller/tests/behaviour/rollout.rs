@@ -1,4 +1,4 @@
-//! Rolling updates and `OnDelete`.
+//! Rolling updates, and the update strategy `OnDelete`.
 
 use common::settings::Settings;
 use sandbox::{Action, Rule};

@@ -20,7 +20,7 @@ async fn pods_are_created_one_by_one_with_their_names_and_labels() {
             "updatedReplicas": 3, "currentRevision": revision, "updateRevision": revision, "collisionCount": 0})
     );
     let mut pod = world.get("pods", "web-1").await;
-    // The server copies topology labels from the node.
+    // The server copies topology labels from the node. The controller does not set them.
     pod["metadata"]["labels"].as_object_mut().unwrap().retain(|key, _| !key.starts_with("topology."));
     assert_eq!(
         pod["metadata"]["labels"],

@@ -1,4 +1,4 @@
-//! Shadow mode: Pods become available with time, and the controller writes nothing.
+//! Shadow mode: the controller plans the next Pod when a Pod becomes available, and writes nothing.
 
 use jiff::Timestamp;
 use serde_json::json;

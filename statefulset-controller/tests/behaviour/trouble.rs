@@ -1,4 +1,4 @@
-//! Lost answers, refusals, stale caches.
+//! Lost answers, refused requests and stale caches.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ async fn a_set_continues_as_soon_as_the_cache_shows_its_claim_or_revision() {
             world.clock.sleep(Duration::from_millis(100)).await;
             assert!(world.clock.instant() - began < Duration::from_secs(60), "no progress");
         }
-        // Each step waits only for the watch of that resource, and not for a timer.
+        // Each step waits only for the watch of the delayed resource, and not for a timer.
         let taken = world.clock.instant() - began;
         assert!(taken < Duration::from_millis(1900), "{slower}: {taken:?}");
     }
@@ -171,8 +171,8 @@ async fn a_claim_that_is_about_to_be_deleted_is_not_used_on_a_stale_cache() {
     world.apply(set(2, claims("Retain", "Delete"))).await;
     world.settle().await;
     world.forget();
-    // One sync writes the owners of the claim and deletes the Pod. A new Pod must not use that claim, even while the cache does
-    // not show its new owners.
+    // One sync writes the owners of the claim and deletes the Pod. A new Pod must not use the claim, even while the cache does
+    // not show the claim's new owners.
     world.sandbox.faults().hold_watch(ME, CLAIMS);
     world.change(json!({"replicas": 1})).await;
     world.wait(10).await;
@@ -278,7 +278,7 @@ async fn a_revision_without_a_template_is_reported_and_the_others_work() {
     assert_eq!(world.status().await["readyReplicas"], 2);
 }
 
-/// A set named `db`.
+/// Builds a set named `db` with Pods that have the label `app=db`.
 fn other() -> serde_json::Value {
     let mut other = set(1, json!({}));
     other["metadata"]["name"] = json!("db");
@@ -294,7 +294,7 @@ async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     world.apply(set(1, json!({"minReadySeconds": 30}))).await;
     world.wait(5).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
-    // A new process has seen no Pod become ready. Its sync begins just before the Pod is available, and ends after that.
+    // A new process has not seen a Pod become ready. Its sync begins before the Pod is available, and ends after that.
     world.crash();
     let pod = world.get("pods", "web-0").await;
     let ready = pod["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();

@@ -1,4 +1,4 @@
-//! A sandbox with nodes and the loop under test.
+//! A sandbox with nodes and the StatefulSet loop.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,9 +6,9 @@ use common::{clock::Clock, settings::Settings};
 use sandbox::{Sandbox, Write, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
-/// The identity of the controller on the sandbox.
+/// The identity of the controller at the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// The namespace of all objects.
+/// The namespace of the set, its Pods and its claims.
 pub(crate) const NS: &str = "shop";
 pub(crate) const SETS: &str = "statefulsets.apps";
 pub(crate) const REVISIONS: &str = "controllerrevisions.apps";
@@ -58,13 +58,13 @@ impl World {
         world
     }
 
-    /// Starts the loop again, as a new process.
+    /// Starts the loop as a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), statefulset_controller::LOOPS));
     }
 
-    /// Starts the loop again in shadow mode, as a new process, and restarts the count of requests and writes.
+    /// Starts the loop in shadow mode, where it writes nothing, as a new process. Restarts the count of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
@@ -98,18 +98,18 @@ impl World {
         self.sandbox.writes().clear();
     }
 
-    /// Number of requests of the controller.
+    /// Returns the number of requests of the controller with this verb for this resource.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Writes of the controller without Events.
+    /// Returns all writes of the controller, except writes of Events.
     pub(crate) fn written(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
     }
 
-    /// Writes of Pods and claims in words: `+web-0`, `-web-0`, `~web-0`.
+    /// Returns the writes of Pods and claims: `+web-0` is a creation, `-web-0` a deletion, `~web-0` a patch.
     pub(crate) fn done(&self) -> Vec<String> {
         let written = self.written();
         let of = written.iter().filter(|w| w.resource == "pods" || w.resource == CLAIMS);
@@ -132,7 +132,7 @@ impl World {
         self.sandbox.merge(resource, Some(NS), name, None, patch).await.unwrap()
     }
 
-    /// Changes the spec of `web`.
+    /// Merges `spec` into the spec of `web`.
     pub(crate) async fn change(&self, spec: Value) {
         self.merge(SETS, "web", json!({ "spec": spec })).await;
     }
@@ -159,14 +159,14 @@ impl World {
         list.iter().map(|object| name(object).to_owned()).collect()
     }
 
-    /// Name and image of each Pod.
+    /// Returns name and image of each Pod, in the form `web-0 img:1`.
     pub(crate) async fn images(&self) -> Vec<String> {
         let pods = self.sandbox.list("pods", Some(NS)).await.unwrap();
         let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
         pods.iter().map(|pod| format!("{} {}", name(pod), image(pod))).collect()
     }
 
-    /// Events as type, reason and message, sorted. Repeated Events are one.
+    /// Returns the Events as type, reason and message, sorted. An Event with a count above 1 is listed once.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
@@ -180,7 +180,7 @@ impl World {
         self.events().await.iter().any(|event| event.starts_with(start))
     }
 
-    /// Number of recorded Events with a reason, repetitions included.
+    /// Returns the number of recorded Events with this reason, repetitions included.
     pub(crate) async fn count(&self, reason: &str) -> i64 {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         events.iter().filter(|e| e["reason"] == reason).map(|e| e["count"].as_i64().unwrap_or(1)).sum()
@@ -190,7 +190,7 @@ impl World {
         self.loops.as_ref().unwrap().explain(Some("shop/web"))[0].clone()
     }
 
-    /// Removes the finalizer of a terminating claim, as the controller that protects claims does once no Pod uses it.
+    /// Removes the finalizer of a terminating claim, as the controller that protects claims does when no Pod uses the claim.
     pub(crate) async fn unprotect(&self, claim: &str) {
         self.merge(CLAIMS, claim, json!({"metadata": {"finalizers": null}})).await;
     }
@@ -200,7 +200,7 @@ pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// A StatefulSet `web` of Pods labelled `app=web`.
+/// Builds a StatefulSet `web` of Pods with the label `app=web`. The fields of `spec` replace fields of its spec.
 pub(crate) fn set(replicas: i32, spec: Value) -> Value {
     let mut set = json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web", "namespace": NS},
@@ -213,7 +213,7 @@ pub(crate) fn set(replicas: i32, spec: Value) -> Value {
     set
 }
 
-/// The fields of a spec that give each Pod a claim called `data`.
+/// Returns the spec fields that give each Pod a claim called `data`, with this retention policy.
 pub(crate) fn claims(when_deleted: &str, when_scaled: &str) -> Value {
     let template = json!({"metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
@@ -221,7 +221,7 @@ pub(crate) fn claims(when_deleted: &str, when_scaled: &str) -> Value {
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": when_scaled}})
 }
 
-/// Kind and name of the owners of an object.
+/// Returns kind and name of each owner of an object.
 pub(crate) fn owners(object: &Value) -> Vec<String> {
     let refs = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     refs.iter().map(|r| format!("{} {}", r["kind"].as_str().unwrap(), r["name"].as_str().unwrap())).collect()

@@ -1,4 +1,4 @@
-//! An answer of the API server before it becomes a result or an error.
+//! An answer of the API server before it is turned into a result or an error.
 
 use std::time::Duration;
 

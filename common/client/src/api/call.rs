@@ -1,4 +1,4 @@
-//! A request to the API server before it is sent.
+//! The parts of a request to the API server before it is sent.
 
 use bytes::Bytes;
 use http::Method;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Delete, FIELD_MANAGER, MAX_ANSWER, MAX_LIST, Patch, encode, error::Error, with_query};
 use crate::object::{Resource, Target};
 
-/// A request to the API server other than a watch, ready to be sent.
+/// A request to the API server, other than a watch, before it is sent.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
     pub(super) method: Method,
@@ -23,12 +23,12 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Prepares a GET of any path.
+    /// Prepares a GET of a path. `accept` is the `Accept` header.
     pub fn get(path: String, accept: &'a str) -> Self {
         Self { method: Method::GET, path, accept, body: None, limit: MAX_ANSWER, written: None }
     }
 
-    /// Prepares a GET of a collection. `query` must be encoded already.
+    /// Prepares a GET of a collection. `query` must be encoded already; it may be empty.
     pub fn list(resource: Resource, namespace: &str, query: &str, accept: &'a str) -> Self {
         let path = with_query(resource.path(namespace, "", ""), query);
         Self { limit: MAX_LIST, ..Self::get(path, accept) }
@@ -49,7 +49,7 @@ impl<'a> Call<'a> {
         Self::write(Method::PATCH, target, kind.content_type(), body)
     }
 
-    /// Prepares the deletion of an object.
+    /// Prepares the deletion of an object, with `options` as the body of the request.
     ///
     /// # Errors
     /// If the options cannot be encoded.

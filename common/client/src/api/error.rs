@@ -1,4 +1,4 @@
-//! Errors of requests, classed by how a caller can react.
+//! Errors of requests, classified by the possible reactions of a caller.
 
 use std::{io, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     wire::{self, Envelope, messages},
 };
 
-/// Prefixes of internal errors (code 500) that the server returns before it writes anything: it cannot call an admission
+/// Prefixes of internal errors (code 500) that the server returns before it writes to its storage: it cannot call an admission
 /// webhook, or it cannot evaluate a quota in time.
 ///
 /// Upstream: `apiserver/pkg/util/webhook`, `ErrCallingWebhook`; `apiserver/pkg/admission/plugin/resourcequota`, `Evaluate`.
@@ -51,7 +51,7 @@ pub struct Status {
     pub reason: String,
     /// Human-readable message.
     pub message: String,
-    /// `details`: the resource, the causes, and the wait before a retry.
+    /// The resource, the causes, and the wait before a retry.
     pub details: Details,
     /// Wait before a retry, if the server asked for one and did not execute the request.
     #[serde(skip)]
@@ -81,7 +81,7 @@ pub struct Cause {
 }
 
 impl Status {
-    /// Decodes the body of an answer with the status `code`.
+    /// Decodes the body of an answer with the HTTP status `code`.
     pub(super) fn read(code: u16, format: Format, body: &[u8], retry_after: Option<Duration>) -> Self {
         let mut status = match format {
             Format::Json => serde_json::from_slice(body).unwrap_or_default(),
@@ -96,7 +96,7 @@ impl Status {
         status
     }
 
-    /// Decodes a protobuf message. Returns an empty status if that fails.
+    /// Decodes a `Status` in protobuf. Returns an empty status if the message cannot be decoded.
     pub(crate) fn of_message(message: Envelope<'_>) -> Self {
         if message.kind == "Status" {
             wire::read(&messages::STATUS, message.object).unwrap_or_default()
@@ -105,19 +105,19 @@ impl Status {
         }
     }
 
-    /// Whether one of the causes has this reason.
+    /// Whether one of the causes has this machine-readable reason.
     pub(crate) fn has_cause(&self, reason: &str) -> bool {
         self.details.causes.iter().any(|cause| cause.reason == reason)
     }
 
-    /// Whether the error comes from admission, which precedes the write.
+    /// Whether the error comes from admission, which runs before the server writes.
     fn is_from_admission(&self) -> bool {
         self.reason == "InternalError" && BEFORE_WRITING.iter().any(|start| self.message.starts_with(start))
     }
 }
 
 impl Error {
-    /// Classes a failure below HTTP as [`Error::Unsent`] or [`Error::Lost`].
+    /// Classifies a failure below HTTP as [`Error::Unsent`] or [`Error::Lost`].
     pub(super) fn transport(error: kube::Error) -> Self {
         let is_unsent = |e: &(dyn std::error::Error + 'static)| {
             e.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
@@ -125,7 +125,7 @@ impl Error {
                 || e.is::<client::Error>()
                 || e.is::<kube::client::AuthError>()
         };
-        // The prefix that the client adds carries no information.
+        // The prefix that kube-rs adds carries no information.
         let text = client::with_causes(error.to_string(), &error);
         let text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
         let unsent = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).any(is_unsent);
@@ -150,7 +150,7 @@ impl Error {
         self.is("Conflict", 409)
     }
 
-    /// Whether an object of this name exists already (409).
+    /// Whether an object with this name exists already (409).
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(|s| s.reason == "AlreadyExists")
     }
@@ -165,7 +165,7 @@ impl Error {
         self.status().is_some_and(|s| matches!(s.code, 400 | 403 | 422))
     }
 
-    /// Whether a write with a UID was refused because the object of that name has another UID.
+    /// Whether a write with a UID was refused, because the object with this name has another UID.
     pub fn is_another(&self) -> bool {
         self.is_invalid() && self.names("metadata.uid")
     }
@@ -191,7 +191,7 @@ impl Error {
         self.status().is_some_and(|s| s.code == 429)
     }
 
-    /// Whether one of the causes has this reason.
+    /// Whether one of the causes in the error status has this machine-readable reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.status().is_some_and(|s| s.has_cause(reason))
     }
@@ -290,7 +290,7 @@ mod tests {
         assert!(read.has_cause("ResourceVersionTooLarge") && read.details.causes[0].field == "metadata.uid");
         let in_watch = Status::of_message(Envelope::read(&body).unwrap());
         assert_eq!((in_watch.code, &*in_watch.reason), (410, "Expired"));
-        // A message of another kind is no Status, even if its fields fit.
+        // A message of another kind is not a `Status`, even if it can be decoded as one.
         let pod = [b"k8s\0".to_vec(), text(1, &[text(1, b"v1"), text(2, b"Pod")].concat()), text(2, &status)].concat();
         assert_eq!(Status::of_message(Envelope::read(&pod).unwrap()).code, 0);
         assert_eq!(Status::read(502, Format::Protobuf, b"junk", None).to_string(), "the server answered 502: junk");

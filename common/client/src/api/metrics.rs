@@ -22,7 +22,7 @@ pub struct Requests {
     throttled: Histograms,
     sent: Histograms,
     received: Histograms,
-    /// Metrics by method and code, kept so that a request allocates nothing for its labels.
+    /// Metrics by method and code, which are kept so that a request allocates nothing for its labels.
     handles: Mutex<BTreeMap<(&'static str, Option<u16>), Handles>>,
     methods: Mutex<BTreeMap<&'static str, OfMethod>>,
 }
@@ -34,7 +34,7 @@ struct Handles {
     sent: Histogram,
 }
 
-/// Metrics of one method that do not depend on the outcome of a request.
+/// Metrics of one HTTP method that do not depend on the outcome of a request.
 #[derive(Clone)]
 struct OfMethod {
     duration: Histogram,
@@ -43,7 +43,7 @@ struct OfMethod {
 }
 
 impl Requests {
-    /// Registers the metrics. `host` is the label of the server, such as `10.96.0.1:443`.
+    /// Registers the metrics. `host` is the value of their label `host`, such as `10.96.0.1:443`.
     pub fn new(metrics: &Metrics, host: &str) -> Self {
         let histogram = |name, stability, help: &str, buckets: &[f64]| {
             metrics.histogram(name, stability, help, &["host", "verb"], buckets.iter().copied())

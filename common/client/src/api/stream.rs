@@ -9,7 +9,7 @@ use super::Error;
 
 /// Size limit of a frame in bytes. An object has at most a few MB in any server.
 const MAX_FRAME: usize = 32 << 20;
-/// Most bytes that are reserved at once for a frame of known length. The length prefix of a broken server may be wrong.
+/// Maximum number of bytes reserved at once for a frame, because the length prefix of a broken server may be wrong.
 const ROOM: usize = 256 << 10;
 /// Size in bytes of the length prefix of a protobuf message, which is big-endian.
 const LENGTH: usize = 4;
@@ -33,7 +33,7 @@ impl Format {
         }
     }
 
-    /// Returns the format of a media type, in any case of letters; `None` for an unknown one.
+    /// Returns the format of a media type, ignoring the case of letters; `None` for an unknown media type.
     pub fn parse(media_type: &str) -> Option<Self> {
         [Self::Json, Self::Protobuf].into_iter().find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
     }
@@ -59,7 +59,7 @@ pub struct Frames {
     body: Body,
     format: Format,
     buffer: BytesMut,
-    /// Number of bytes at the beginning of the buffer that contain no line end.
+    /// Number of bytes at the beginning of `buffer` that are known to contain no line end.
     scanned: usize,
     ended: bool,
 }
@@ -81,7 +81,7 @@ impl Frames {
         !self.buffer.is_empty()
     }
 
-    /// Returns the next frame, without line end or length prefix; `None` when the server has closed the stream. Cancel-safe.
+    /// Returns the next frame, without line end or length prefix; `None` after the server has closed the stream. Cancel-safe.
     ///
     /// # Errors
     /// [`Error::Lost`] if the connection breaks, a frame is too long, or the stream ends in the middle of a frame.
@@ -107,7 +107,7 @@ impl Frames {
         }
     }
 
-    /// Returns the next line that is not empty, if the buffer contains it.
+    /// Returns the next line that is not empty; `None` if the buffer does not contain a whole line.
     fn line(&mut self) -> Result<Option<Bytes>, Error> {
         while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
             let line = self.buffer.split_to(self.scanned + at).freeze();
@@ -124,7 +124,7 @@ impl Frames {
         Ok(None)
     }
 
-    /// Returns the next message, if the buffer contains all of it.
+    /// Returns the next message; `None` if the buffer does not contain all of it.
     fn message(&mut self) -> Result<Option<Bytes>, Error> {
         let Some(length) = self.buffer.first_chunk::<LENGTH>() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);

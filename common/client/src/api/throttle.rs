@@ -23,8 +23,8 @@ struct State {
 }
 
 impl Throttle {
-    /// Creates a bucket that holds at most `burst` tokens and gains `qps` tokens per second; `None` (no limit) unless both
-    /// are positive.
+    /// Creates a bucket that holds at most `burst` tokens and gains `qps` tokens per second. Returns `None`, which means no
+    /// limit, if one of the numbers is not positive.
     pub fn new(qps: f64, burst: u32) -> Option<Self> {
         (qps > 0.0 && burst > 0).then(|| Self {
             qps,
@@ -33,14 +33,14 @@ impl Throttle {
         })
     }
 
-    /// Takes a token, and returns how long to wait until it is available.
+    /// Takes a token, even if none is left, and returns how long the caller must wait before it may send.
     pub fn reserve(&self, now: Instant) -> Duration {
         let mut state = self.refilled(now);
         state.tokens -= 1.0;
         if state.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-state.tokens / self.qps) }
     }
 
-    /// Takes a token if one is available, and returns whether it did.
+    /// Takes a token if one is available. Returns whether a token was taken.
     pub fn try_take(&self, now: Instant) -> bool {
         let mut state = self.refilled(now);
         let has = state.tokens >= 1.0;

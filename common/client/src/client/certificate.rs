@@ -8,7 +8,7 @@ use x509_cert::Certificate;
 /// Returns the end of validity of the client certificate, from the configuration or from the file that it names; `None` if
 /// there is no readable certificate.
 ///
-/// Only the first certificate of a chain counts. Certificates of authorities may follow.
+/// Only the first certificate of a file counts, because certificates of authorities may follow it.
 pub(super) fn expiry(config: &Config) -> Option<Timestamp> {
     let auth = &config.auth_info;
     let pem = match (&auth.client_certificate_data, &auth.client_certificate) {

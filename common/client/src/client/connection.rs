@@ -1,9 +1,9 @@
 //! HTTP connections to one server.
 //!
-//! Over TLS, one HTTP/2 connection carries all requests and another one carries all watches, so that neither a slow reader of
-//! a watch nor a burst of writes delays the other. The first request that needs a connection makes it, while the others wait.
-//! A request that was not sent because its connection was closing goes over the next connection. If the server does not
-//! support HTTP/2, a pool of HTTP/1.1 connections is used.
+//! Over TLS, one HTTP/2 connection carries all requests and another one carries all watches, so that neither a slow reader of a
+//! watch nor a burst of writes delays the other. The first request that needs a connection makes it, while other requests wait.
+//! A request that was not sent because its connection was closing goes over the next connection. If the server does not support
+//! HTTP/2, a pool of HTTP/1.1 connections is used.
 
 use std::{
     sync::{
@@ -37,21 +37,21 @@ use super::Error;
 const CONNECT: Duration = Duration::from_secs(30);
 /// Timeout for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Interval between TCP keep-alive probes, and the longest time that sent bytes may stay unacknowledged.
+/// Interval between TCP keep-alive probes, and also the longest time for which sent bytes may stay unacknowledged.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Silence after which an HTTP/2 connection is pinged. Upstream: `HTTP2_READ_IDLE_TIMEOUT_SECONDS`.
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// Timeout for the answer to a ping. Upstream: `HTTP2_PING_TIMEOUT_SECONDS`.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// The limits for urgent requests (leader election), where seconds matter. A ping never times out before such a request does.
+/// Ping limits for requests of leader election, which are urgent. A ping never times out before such a request does.
 const URGENT_PING_AFTER: Duration = Duration::from_secs(3);
 const URGENT_PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Flow-control windows in bytes, of one stream and of a connection: data that the server may send before it is read.
+/// Flow-control windows in bytes, of a stream and of a connection: unread data that the server may send.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 512 << 20;
-/// Size in bytes of one read from a socket. TLS alone reads only a quarter of a record per call.
+/// Size in bytes of one read from a socket. Without this buffer, TLS reads only a quarter of a record per call.
 const READ_BUFFER: usize = 64 << 10;
-/// Maximum number of concurrent HTTP/1.1 requests, and of idle connections that are kept. Watches do not count.
+/// Maximum number of concurrent HTTP/1.1 requests, and of idle connections that are kept. Watches are not limited.
 const HTTP1_REQUESTS: usize = 100;
 
 /// Service that opens TCP connections, directly or through a proxy.
@@ -65,18 +65,18 @@ pub(super) struct Wire {
     tls: Option<Tls>,
     requests: Lane,
     watches: Lane,
-    /// Whether HTTP/1.1 is used, because the server does not support HTTP/2 or HTTP/2 is disabled.
+    /// Whether HTTP/1.1 is used. It is used if the server does not support HTTP/2, or HTTP/2 is disabled.
     old: AtomicBool,
     http1: Http1,
     http1_requests: Semaphore,
     patience: Patience,
 }
 
-/// TLS configuration of the connections.
+/// TLS settings of the connections to one server.
 struct Tls {
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
-    /// Set if the client certificate is in files. They are read again for every connection, because a renewal replaces them.
+    /// Set if the certificates are in files, which are read again for every connection, because a renewal replaces them.
     reread: Option<Config>,
 }
 
@@ -91,7 +91,7 @@ impl Tls {
     }
 
     fn config(&self) -> Arc<ClientConfig> {
-        // If a file is damaged or is just being replaced, the configuration from the start is used.
+        // If a file is damaged or is just being replaced, the TLS configuration from the start is used.
         self.reread.as_ref().and_then(|config| client_config(config).ok()).unwrap_or_else(|| Arc::clone(&self.config))
     }
 }
@@ -119,14 +119,14 @@ impl Lane {
     }
 }
 
-/// Limits after which an HTTP/2 connection counts as dead.
+/// Limits from which on an HTTP/2 connection counts as dead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Silence after which the connection is pinged.
+    /// Time without received data after which the connection is pinged.
     ping_after: Duration,
     /// Timeout for the answer to a ping.
     ping_timeout: Duration,
-    /// Whether a request that its caller gives up also discards the connection, so that the next request uses a new one.
+    /// Whether a request that its caller gives up also discards its connection, so that the next request uses a new one.
     leaves: bool,
 }
 
@@ -139,14 +139,14 @@ impl Patience {
         }
     }
 
-    /// Returns the limits for requests that are given up after `request`. A ping does not time out before a request: on a
-    /// machine that is too busy to answer a ping, the answer to the request may still arrive.
+    /// Returns the limits for requests that are given up after `request`. A ping does not time out before such a request: a
+    /// machine that is too busy to answer a ping may still answer the request.
     pub(super) fn urgent(request: Duration) -> Self {
         Self { ping_after: URGENT_PING_AFTER, ping_timeout: URGENT_PING_TIMEOUT.max(request), leaves: true }
     }
 }
 
-/// Guard that discards the connection of a lane on drop, unless an answer has arrived before.
+/// Guard that discards the connection of a lane on drop, if no answer has arrived before.
 struct Leaving<'a>(Option<&'a Lane>);
 
 impl Drop for Leaving<'_> {
@@ -219,7 +219,7 @@ impl Wire {
         Ok(self.http1.request(request).await?)
     }
 
-    /// Returns the connection of a lane, which is made if necessary; `None` if the server does not support HTTP/2.
+    /// Returns the connection of a lane, and makes it if necessary; `None` if the server does not support HTTP/2.
     async fn connection(&self, lane: &Lane, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
         if let Some(usable) = lane.usable() {
             return Ok(Some(usable));
@@ -256,7 +256,7 @@ impl Wire {
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            // Applies until the server announces its own limit. The server refuses streams beyond that limit.
+            // This limit applies until the server announces its own limit. The server refuses streams beyond its limit.
             .initial_max_send_streams(1)
             .max_concurrent_reset_streams(1024)
             .keep_alive_interval(self.patience.ping_after)

@@ -1,8 +1,8 @@
 //! Clients that reload their kubeconfig when it changes.
 //!
-//! Certificates in a kubeconfig expire, and a renewal replaces the file. The file is therefore read again once a minute. If
-//! its content has changed and is usable, every client sends its next request over new connections. Requests in flight,
-//! including watches, end on the old ones.
+//! Certificates in a kubeconfig expire, and a renewal replaces the file. The file is therefore read again once a minute. If its
+//! content has changed and is usable, every client sends its next request over new connections. Requests in flight, including
+//! watches, end on the old connections.
 
 use std::{hash::BuildHasher as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{clock::Clock, map::Seeded};
 /// Interval at which the kubeconfig is read.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Connections of one client, which a reload replaces together.
+/// Connections of one client; a reload replaces all of them at once.
 type Slot = Arc<Mutex<BoxCloneService<Request<Body>, Response<Incoming>, BoxError>>>;
 
 /// Clients of one API server that are made from the same kubeconfig.
@@ -41,7 +41,7 @@ struct Current {
 impl Connections {
     /// Loads the configuration that `options` name. Builds no client yet.
     pub async fn load(options: &Options) -> Result<Arc<Self>, Error> {
-        // The hash is computed before the load, so that a change in between is noticed later.
+        // The hash is computed before the load, so that a change between the two is noticed by the next check.
         let digest = options.kubeconfig.as_ref().and_then(digest);
         let config = load(options).await?;
         Ok(Arc::new(Self {
@@ -63,7 +63,7 @@ impl Connections {
         self.make(Patience::usual())
     }
 
-    /// Builds a client for leader election, whose requests are given up after `request_timeout`.
+    /// Builds a client for leader election. Its requests are given up after `request_timeout`.
     ///
     /// The first request that is given up discards a dead connection, so that another request can succeed before the Lease is
     /// lost.
@@ -89,7 +89,7 @@ impl Connections {
         certificate::expiry(&self.current.lock().config)
     }
 
-    /// Reloads the kubeconfig whenever it has changed. Without a kubeconfig it returns at once, otherwise never.
+    /// Reloads the kubeconfig whenever it has changed. Returns at once without a kubeconfig, and never otherwise.
     pub async fn follow(self: Arc<Self>, clock: Clock) {
         let Some(path) = self.options.kubeconfig.clone() else { return };
         loop {
@@ -100,7 +100,7 @@ impl Connections {
 
     /// Reloads the kubeconfig if its content has changed.
     async fn read_again(&self, path: &PathBuf) {
-        // A file that is missing is probably being replaced.
+        // A missing file is probably being replaced.
         let Some(found) = digest(path) else { return };
         if self.current.lock().digest == Some(found) {
             return;
@@ -113,7 +113,7 @@ impl Connections {
                 let expiry = self.certificate_expiry().map(|at| at.to_string()).unwrap_or_default();
                 tracing::info!(kubeconfig = %path.display(), certificateExpires = expiry, "The kubeconfig has changed and was reloaded");
             }
-            // The reload is tried again every minute, because a file that the kubeconfig names may appear later.
+            // The reload is tried again every minute, because a missing file that the kubeconfig names may appear later.
             Err(error) if self.current.lock().refused.replace(found) == Some(found) => {
                 tracing::debug!(kubeconfig = %path.display(), err = %error, "The kubeconfig still cannot be used");
             }
@@ -123,7 +123,7 @@ impl Connections {
         }
     }
 
-    /// Replaces the connections of every client according to the present kubeconfig.
+    /// Loads the kubeconfig, and replaces the connections of every client.
     async fn replace(&self) -> Result<(), Error> {
         let config = load(&self.options).await?;
         let clients: Vec<_> = self.clients.lock().clone();
@@ -174,7 +174,7 @@ mod tests {
              users: [{{name: u, user: {{client-certificate-data: {certificate}, client-key-data: {key}}}}}], \
              contexts: [{{name: c, context: {{cluster: k, user: u}}}}]}}"
         );
-        // The file is written under another name and renamed, as a renewal should do.
+        // The file is written under another name and then renamed, as in a renewal of certificates.
         let beside = path.with_extension("new");
         std::fs::write(&beside, text).unwrap();
         std::fs::rename(beside, path).unwrap();

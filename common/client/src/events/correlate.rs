@@ -1,4 +1,4 @@
-//! The choice of Events to send: aggregation of similar messages, counting of repeats, and a limit per object.
+//! Chooses the Events to send: combines similar messages, counts repeats, and limits the number of Events per object.
 //!
 //! Upstream: `client-go/tools/record`, `EventCorrelator` with its defaults.
 
@@ -19,11 +19,11 @@ use crate::{
     siphash::SipHash,
 };
 
-/// Maximum number of entries of each cache. Upstream: `maxLruCacheEntries`.
+/// Maximum number of entries of each cache of the correlator. Upstream: `maxLruCacheEntries`.
 const CACHE: usize = 4096;
-/// Number of different messages on one subject at which they are combined. Upstream: `defaultAggregateMaxEvents`.
+/// Number of messages with the same object and reason at which they are combined. Upstream: `defaultAggregateMaxEvents`.
 const AGGREGATE_AT: usize = 10;
-/// Time without Events after which the messages of a subject are counted anew. Upstream: `defaultAggregateIntervalInSeconds`.
+/// Time without such messages after which their number is counted anew. Upstream: `defaultAggregateIntervalInSeconds`.
 const AGGREGATE_WITHIN: Duration = Duration::from_mins(10);
 /// Number of Events about one object that may be sent at once. Upstream: `defaultSpamBurst`.
 const BURST: f64 = 25.0;
@@ -44,7 +44,7 @@ impl<K: Ord, V> Lru<K, V> {
         Self { entries: BTreeMap::new(), by_age: BTreeMap::new(), age: 0, limit }
     }
 
-    /// Returns the value under `key`, which `make` creates if it is missing, and marks it as the most recently used.
+    /// Returns the value under `key`, or else the result of `make`, and marks the entry as the most recently used.
     fn touch(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         self.age += 1;
         let age = self.age;
@@ -63,10 +63,10 @@ impl<K: Ord, V> Lru<K, V> {
     }
 }
 
-/// Cache key for an object: source, object and type of an Event. The version of the object is cleared.
+/// Cache key for the limit per object: source, object and type of an Event. The version of the object is cleared.
 type Object = (Source, ObjectRef, EventType);
 
-/// Cache key under which messages are combined: object and reason.
+/// Cache key under which similar messages are combined: object and reason.
 type Subject = (Object, Cow<'static, str>);
 
 /// Cache key under which repeated Events are counted.
@@ -91,7 +91,7 @@ struct Aggregate {
     last: Instant,
 }
 
-/// Count, name and first time of the Event that was sent under one [`Repeat`].
+/// Count, name and first time of the Event that was sent for one [`Repeat`].
 #[derive(Clone, Debug, Default)]
 struct Sent {
     count: u32,
@@ -111,11 +111,11 @@ pub(super) struct Outgoing {
     /// The latest occurrence of the Event.
     pub(super) event: Recorded,
     pub(super) name: String,
-    /// Whether `reportingComponent` names the component; a combined Event leaves it empty.
+    /// Whether `reportingComponent` has a value; it is empty in an Event that combines several messages.
     pub(super) reporting: bool,
     pub(super) count: u32,
     pub(super) first: Timestamp,
-    /// Whether an Event of that name was sent before, so that it is patched instead of created.
+    /// Whether an Event with this name was sent before, so that it is patched instead of created.
     pub(super) known: bool,
 }
 
@@ -133,7 +133,7 @@ impl Correlator {
         Self { clock, aggregates: Lru::new(CACHE), sent: Lru::new(CACHE), buckets: Lru::new(CACHE) }
     }
 
-    /// Returns the Event to send for `event`; `None` if it is suppressed.
+    /// Returns the Event to send for `event`; `None` if no Event is to be sent.
     pub(super) fn correlate(&mut self, mut event: Recorded) -> Option<Outgoing> {
         let now = self.clock.instant();
         let object = (event.source, ObjectRef { version: Version::UNKNOWN, ..event.object.clone() }, event.kind);
@@ -156,13 +156,13 @@ impl Correlator {
         if !known {
             *sent = Sent { count: 0, name, first: event.at };
         }
-        // Suppressed repeats are counted, too.
+        // Events that are not sent are counted, too.
         sent.count += 1;
         let Sent { count, name, first } = sent.clone();
         self.allowed(object, now).then_some(Outgoing { event, name, reporting: !combined, count, first, known })
     }
 
-    /// Records a message on a subject, and returns whether it has to be combined with the earlier ones.
+    /// Records a message about a subject, and returns whether the message has to be combined with earlier ones.
     fn aggregate(&mut self, subject: Subject, message: Digest, now: Instant) -> bool {
         let aggregate = self.aggregates.touch(subject, || Aggregate { messages: BTreeSet::new(), last: now });
         if now.saturating_duration_since(aggregate.last) > AGGREGATE_WITHIN {
@@ -180,7 +180,7 @@ impl Correlator {
         true
     }
 
-    /// Takes a token for an Event about an object, and returns whether there was one.
+    /// Takes a token for an Event about an object. Returns whether a token was available.
     fn allowed(&mut self, object: Object, now: Instant) -> bool {
         let bucket = self.buckets.touch(object, || Bucket { tokens: BURST, at: now });
         let gained = now.saturating_duration_since(bucket.at).as_secs_f64() / REFILL.as_secs_f64();

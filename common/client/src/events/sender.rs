@@ -34,24 +34,23 @@ use crate::{
 /// Resource of Events in the core API group.
 pub const EVENTS: Resource = Resource { group: "", version: "v1", plural: "events", kind: "Event", namespaced: true };
 
-/// Maximum number of attempts to send an Event, if each fails below HTTP. Upstream: `maxTriesPerEvent`.
+/// Maximum number of attempts to send an Event, if each attempt fails below HTTP. Upstream: `maxTriesPerEvent`.
 const TRIES: u32 = 12;
-/// Wait between attempts; the first wait is a random part of it. Upstream: `defaultSleepDuration`.
+/// Wait between attempts; the first wait is a random part of this time. Upstream: `defaultSleepDuration`.
 const RETRY: Duration = Duration::from_secs(10);
 /// Rate limit in Events per second, separate from the limit of other writes.
 const RATE: f64 = 100.0;
 /// Number of Events that may be sent at once before [`RATE`] applies.
 const BURST: u32 = 500;
 
-/// Item in the queue of the task.
+/// Item in the queue of the task that sends Events.
 pub(super) enum Item {
-    /// An Event to send.
     Event(Recorded),
-    /// A request for a signal when all earlier items have been processed.
+    /// A request for a signal after all earlier items have been processed.
     Flush(oneshot::Sender<()>),
 }
 
-/// Number of the latest Events whose names are remembered.
+/// Number of names that [`SentEvents`] remembers.
 const SENT: usize = 512;
 
 /// The names of the latest Events that a process sent. Clones share the names.
@@ -68,7 +67,7 @@ impl SentEvents {
         names.push_back(Self::id(name));
     }
 
-    /// Whether an Event of that name is one of the latest.
+    /// Whether an Event with this name is one of the latest.
     pub fn contains(&self, name: &str) -> bool {
         self.0.lock().contains(&Self::id(name))
     }
@@ -95,7 +94,7 @@ impl Drop for Sender {
 }
 
 impl Sender {
-    /// Starts the task that sends Events through `api`. Its gate lets only the leader send any.
+    /// Starts the task that sends Events through `api`. The gate of `api` lets only the leader send Events.
     pub fn start(api: Api, metrics: &Metrics) -> Self {
         let clock = api.clock().clone();
         let (queue, items) = mpsc::channel(QUEUE);
@@ -113,18 +112,18 @@ impl Sender {
         Self { sent: names, queue, clock, stamp: Arc::default(), task }
     }
 
-    /// Returns the names of the latest Events.
+    /// Returns the record of the names of the latest Events. The record is shared with the sending task.
     pub fn sent(&self) -> SentEvents {
         self.sent.clone()
     }
 
-    /// Creates a recorder for one loop.
+    /// Creates a recorder for one loop. Its Events name `source`.
     pub fn recorder(&self, source: Source) -> Recorder {
         let (clock, stamp, queue) = (self.clock.clone(), Arc::clone(&self.stamp), Some(self.queue.clone()));
         Recorder { source, clock, stamp, queue, tap: None }
     }
 
-    /// Waits until every Event recorded so far was sent or dropped. This can take long: the caller sets a timeout.
+    /// Waits until every Event recorded so far was sent or dropped. The wait can be long, so callers set a timeout.
     pub async fn flush(&self) {
         let (done, finished) = oneshot::channel();
         if self.queue.send(Item::Flush(done)).await.is_ok() {
@@ -135,9 +134,9 @@ impl Sender {
 
 struct Task {
     correlator: Correlator,
-    /// Client of all loops, which share one rate limit.
+    /// Client of all loops. Its copies in `clients` share its rate limit.
     api: Api,
-    /// The same client under the user agent of each loop, by client name.
+    /// Copies of `api` with the user agent of each loop, by the client name of the loop.
     clients: BTreeMap<&'static str, Api>,
     sent: Counters,
     names: SentEvents,
@@ -203,7 +202,7 @@ impl Task {
             let target = Target::object(EVENTS, namespace, &outgoing.name);
             match api.patch(target, Patch::Strategic, &patch(outgoing)).await {
                 Ok(_) => return Ok("patched"),
-                // The Event has expired on the server: create it again, with the whole count.
+                // The Event has expired on the server, so it is created again, with the whole count.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
@@ -213,7 +212,7 @@ impl Task {
     }
 }
 
-/// Returns the patch of a repeated Event. `Time` writes whole seconds, as Events have them.
+/// Returns the patch of a repeated Event. The type `Time` writes whole seconds, as all Events have them.
 fn patch(Outgoing { event, count, .. }: &Outgoing) -> Value {
     json!({"count": count, "lastTimestamp": Time(event.at), "message": event.message})
 }

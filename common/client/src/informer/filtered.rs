@@ -1,14 +1,14 @@
 //! A cache of labelled objects, which keeps its objects when they lose the label.
 //!
-//! The server delivers only objects with the label. To such a watch, an object whose label is removed looks deleted: it
-//! arrives as `DELETED`, in its last state with the label. This sink finds out which of the two has happened:
+//! The server delivers only objects with the label. For the watch, an object that loses the label is like a deleted object:
+//! both arrive as `DELETED`, in the last state with the label. This sink distinguishes the two cases:
 //!
 //! - A deleted Pod has a deletion timestamp in its last state, because the server stores the timestamp before it removes the
 //!   Pod. An object that disappears without a deletion timestamp is read once.
-//! - During that read, the object stays in the cache unchanged. Its owner sees a cache that lags, not a missing child.
+//! - During the read, the object stays in the cache unchanged. Its owner sees a cache that lags, not a missing child.
 //! - An object that still exists is *hidden*. It stays in the cache in the state that was read, and its owner treats it like
-//!   any other object: the owner releases it, or restores the label. The object is read again, at growing intervals, until
-//!   the watch shows it again, it is gone, or it does not concern this process any more ([`Object::keep`]).
+//!   any other object: the owner releases it, or restores the label. The object is read again, at growing intervals, until the
+//!   watch shows the object again, the object is gone, or it no longer concerns this process ([`Object::keep`]).
 //! - An object that is hidden when the process starts is unknown. Code that finds such an object passes it to
 //!   [`SinkInformer::show_hidden`].
 //!
@@ -40,11 +40,11 @@ use crate::{
     store::{Entry, Origin, Store},
 };
 
-/// Maximum number of concurrent reads.
+/// Maximum number of concurrent reads of hidden objects.
 const IN_FLIGHT: usize = 8;
-/// Pause before a hidden object is read again, or a failed read is retried. It doubles each time.
+/// First pause before a hidden object is read again, or a failed read is retried. The pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Upper limit of the pause while there are few hidden objects.
+/// Upper limit of the pause while the number of hidden objects is small.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// Lower limit of the pause per hidden object: many hidden objects together are read ten times a second.
 const PAUSE_PER_OBJECT: Duration = Duration::from_millis(100);
@@ -70,9 +70,9 @@ struct Shared<S> {
     sink: S,
     label: &'static str,
     clock: Clock,
-    /// Locked during every change of the sink, because both the watch and the reads change it.
+    /// Locked during every change of the sink, because both the watch and the reads of single objects change the sink.
     hidden: Mutex<Hidden>,
-    /// Wakes the task that reads hidden objects.
+    /// Wakes the task that reads hidden objects, after a change of the schedule.
     due: Notify,
 }
 
@@ -91,14 +91,14 @@ struct HiddenObject {
     /// When the object is read next; `None` during the read.
     due: Option<Instant>,
     pause: Duration,
-    /// Version that an answer must have reached; an older answer is ignored.
+    /// Version that the list with the answer must have reached; an older answer is ignored.
     since: Version,
-    /// Number of the scheduled read. A new number invalidates the read in flight, whose answer is then ignored.
+    /// Number of the scheduled read. A new number invalidates a read in flight: its answer is ignored.
     question: u64,
 }
 
 impl Hidden {
-    /// Adds an object that is read at `due`. An answer older than `since` is ignored.
+    /// Adds an object that is read at `due`. An answer that is older than the version `since` is ignored.
     fn insert(&mut self, object: &Meta, since: Version, due: Instant) {
         let key = object.key();
         self.remove(&key);
@@ -115,7 +115,7 @@ impl Hidden {
         self.metrics.hidden(self.objects.len());
     }
 
-    /// Schedules the read of an object at `due`. The answer to a read in flight is then ignored.
+    /// Schedules the read of an object at `due`. If a read is in flight, its answer is ignored.
     fn read_at(&mut self, key: &Key, due: Instant) {
         let Some(object) = self.objects.get_mut(key) else { return };
         self.questions += 1;
@@ -135,7 +135,7 @@ impl Hidden {
         self.read_at(key, now + pause);
     }
 
-    /// Returns the keys to read now with their read numbers. The error is the time of the next read if no read is due.
+    /// Returns the keys to read now with their read numbers. If no read is due, the error is the time of the next read.
     fn take_due(&mut self, now: Instant) -> Result<Vec<(Key, u64)>, Option<Instant>> {
         let mut taken = Vec::new();
         while taken.len() < IN_FLIGHT
@@ -178,12 +178,12 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
         Self::follow(api, config, filtered)
     }
 
-    /// Returns the store with all objects, hidden ones included.
+    /// Returns the store with all objects, including objects that have lost the label.
     pub fn store(&self) -> &Arc<Store<S::Object>> {
         self.sink.shared.sink.store()
     }
 
-    /// Reads an object again if it is hidden. Call this after a write to such an object, because the watch does not show the
+    /// Reads an object again if it is hidden. Call this after a write to a hidden object, because the watch does not show the
     /// write.
     pub fn read_again(&self, object: &Meta) {
         let shared = &self.sink.shared;
@@ -195,7 +195,7 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
         }
     }
 
-    /// Adds a hidden object that was found by other means than the watch. An object with the label is left to the watch.
+    /// Adds a hidden object that was found without the watch. An object with the label is ignored: the watch delivers it.
     pub fn show_hidden(&self, mut object: S::Object) {
         let shared = &self.sink.shared;
         object.trim();
@@ -233,11 +233,11 @@ impl<S: StoreSink> Shared<S> {
         }
     }
 
-    /// Reads an object, and updates the cache and the schedule: the object is visible, hidden, foreign or gone.
+    /// Reads an object. The answer shows whether it has the label, is hidden, does not concern this process, or is gone.
     async fn settle(&self, api: &Api, key: &Key, question: u64) {
         let answer = Self::read(api, key).await;
         let mut hidden = self.hidden.lock();
-        // The number differs if the watch has brought a newer state meanwhile, or if another read is scheduled.
+        // The number differs if the watch has delivered a newer state during the read, or if another read is scheduled.
         let Some(known) = hidden.objects.get(key).filter(|known| known.question == question) else { return };
         let page = answer.and_then(|page| {
             let is_new = page.version >= known.since;
@@ -275,7 +275,7 @@ impl<S: StoreSink> Shared<S> {
         hidden.metrics.read(result);
     }
 
-    /// Requests an object as a list of one. A list states its version even if the object is missing, and upstream's role for
+    /// Requests an object as a list of one object. A list has a version even if the object is missing, and upstream's role for
     /// DaemonSets does not include the right to get Pods.
     async fn read(api: &Api, key: &Key) -> Result<Page<S::Object>, String> {
         let query = format!("fieldSelector={}", escape(&format!("metadata.name={}", key.name)));
@@ -306,7 +306,7 @@ impl<S: StoreSink> Sink for Filtered<S> {
         self.shared.sink.include(set, entry, origin);
     }
 
-    /// Completes the set, but keeps the cached objects that it lacks: they may be hidden, and are read first.
+    /// Completes the set, but keeps the cached objects that are missing in the set: they may be hidden, and are read first.
     fn complete(&self, mut set: Self::Set, version: Version, origin: Origin) {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
@@ -340,7 +340,7 @@ impl<S: StoreSink> Sink for Filtered<S> {
     fn foreign(&self, head: &Head<'_>) {
         let mut hidden = self.shared.hidden.lock();
         self.shared.sink.foreign(head);
-        // The sink keeps the object if a read has brought a newer state.
+        // The wrapped sink keeps the object if a read has brought a newer state.
         let is_out = self.shared.sink.store().peek(head.namespace(), head.name(), |_| ()).is_none();
         if !hidden.objects.is_empty() && is_out {
             hidden.remove(&Key::new(head.namespace(), head.name()));

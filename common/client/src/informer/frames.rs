@@ -1,4 +1,4 @@
-//! Decodes the frames of a watch and the pages of a list, in JSON or protobuf, into projections.
+//! Decodes the frames of a watch and the pages of a list, in JSON or protobuf, into typed objects.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,13 +19,13 @@ use super::Sink;
 
 /// A decoded watch event.
 pub(super) enum Frame<'a, K> {
-    /// An added or changed object.
+    /// An added or changed object that may concern this controller.
     Put { entry: Entry<K>, added: bool },
-    /// Head of an object that does not concern this controller, from an event of any type.
+    /// Identity and version of an object that does not concern this controller, from an event of any type.
     Foreign { head: Head<'a>, added: bool },
     /// Final state of a deleted object.
     Gone(Meta),
-    /// The version up to which all events were sent. `initial_end` marks the end of a streaming list.
+    /// The version up to which all events were sent. `initial_end` marks the end of the first set of a streaming list.
     Bookmark { version: Version, initial_end: bool },
     /// An error with which the server ends the watch.
     Error(Status),
@@ -46,7 +46,7 @@ impl<K: Object> Frame<'_, K> {
 
 /// Decodes a watch frame and passes its event to `sink`.
 ///
-/// The informer does the same with each frame. The function is public so that tests can measure the cost of an event.
+/// The informer handles each frame in the same way. This function is public so that tests can measure the cost of an event.
 ///
 /// # Errors
 /// If the frame is not a watch event, or the metadata of its object cannot be read.
@@ -54,7 +54,7 @@ pub fn apply_frame<S: Sink>(sink: &S, format: Format, frame: &[u8]) -> Result<()
     read::<S::Object>(format, frame).map(|event| event.apply(sink))
 }
 
-/// Annotation of the bookmark that ends the first set of a streaming list.
+/// Annotation of the bookmark that ends the first set of objects in a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
-/// Decodes one frame.
+/// Decodes one frame of a watch.
 ///
 /// # Errors
 /// If the frame is not a watch event, or the metadata of its object cannot be read.
@@ -115,7 +115,7 @@ fn event<'a, K: Object>(kind: &str, object: Encoded<'a>) -> Result<Frame<'a, K>,
     }
 }
 
-/// Returns the object in an envelope if it is of the kind of `K`; an object of another kind might decode by chance.
+/// Returns the object in an envelope if it is of the kind of `K`, because an object of another kind might decode by chance.
 fn message<K: Object>(envelope: Envelope<'_>) -> Result<Encoded<'_>, String> {
     if is_of::<K>(envelope.api_version, envelope.kind) {
         Ok(Encoded::Protobuf(envelope.object))
@@ -124,14 +124,13 @@ fn message<K: Object>(envelope: Envelope<'_>) -> Result<Encoded<'_>, String> {
     }
 }
 
-/// Whether `K` is the projection of objects of this API version and kind.
+/// Whether `K` is the type for objects of this API version and kind.
 fn is_of<K: Object>(api_version: &str, kind: &str) -> bool {
     let is_any_kind = K::PROTOBUF.is_some_and(|message| std::ptr::eq(message, &raw const messages::OBJECT));
     if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind && is_in(api_version, K::RESOURCE) }
 }
 
-/// Splits a line of the usual form into event type and object, without parsing the object. Returns `None` for a line of
-/// another form.
+/// Splits a line of the usual form into event type and object, without parsing the object; `None` if the line has another form.
 fn split(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let rest = text.strip_prefix("{\"type\":\"")?;
     let (kind, rest) = rest.split_once('"')?;
@@ -155,9 +154,9 @@ pub(super) struct Page<K> {
     pub(super) version: Version,
     /// Continue token for the next page; empty on the last page.
     pub(super) next: String,
-    /// Objects that may concern this controller.
+    /// Objects that may concern this controller; some may be unreadable.
     pub(super) items: Vec<Entry<K>>,
-    /// Number of the other objects.
+    /// Number of objects on the page that do not concern this controller.
     pub(super) foreign: usize,
 }
 
@@ -212,11 +211,11 @@ pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K
     Ok(Page { version, next: next.unwrap_or_default(), items: items.concerning, foreign: items.foreign })
 }
 
-/// The decoded items of a list.
+/// The decoded items of one page of a list.
 struct Items<K> {
-    /// Objects that may concern this controller.
+    /// Objects that may concern this controller; some may be unreadable.
     concerning: Vec<Entry<K>>,
-    /// Number of the other objects.
+    /// Number of objects on the page that do not concern this controller.
     foreign: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The list-and-watch loop of an informer: reads full sets, follows watches, and chooses the next step.
+//! The list-and-watch loop of an informer: reads full sets of objects, follows watches, and chooses the next step.
 
 mod set;
 
@@ -23,8 +23,8 @@ use super::{
     frames::{self, Frame},
 };
 
-/// First back-off of a failing list or watch. It doubles up to [`BACKOFF_MAX`], and jitter adds up to 100 %. Upstream:
-/// reflector.go.
+/// First back-off of a failing list or watch. The back-off doubles up to [`BACKOFF_MAX`], and jitter adds up to 100 %.
+/// Upstream: `reflector.go`.
 const BACKOFF_BASE: Duration = Duration::from_millis(800);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Interval between warnings about a list or watch that keeps failing.
@@ -33,7 +33,7 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
 const VERY_SHORT: Duration = Duration::from_secs(1);
 /// How long the watch may take to deliver a required version before a full set is read instead.
 const CATCH_UP: Duration = Duration::from_millis(250);
-/// A time longer than the requested duration of any watch.
+/// Longer than the duration of any watch, which is less than 10 minutes.
 const WHOLE_WATCH: Duration = Duration::from_mins(11);
 /// Number of lines after which the task yields to other tasks.
 const TURN: u32 = 64;
@@ -51,7 +51,7 @@ const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialO
 const PROTOBUF_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Returns the `Accept` header for whole objects of the projection `K`.
+/// Returns the `Accept` header for whole objects of the type `K`.
 pub(super) fn accept<K: Object>(api: &Api) -> &'static str {
     if prefers_protobuf::<K>(api) { PROTOBUF } else { JSON }
 }
@@ -60,8 +60,8 @@ fn prefers_protobuf<K: Object>(api: &Api) -> bool {
     K::PROTOBUF.is_some() && api.preferred_format() == Format::Protobuf
 }
 
-/// Why a round of the loop ended, with the next step. If the server merely closed the watch, there is no `End`, and the watch
-/// is resumed.
+/// Why a round of the loop ended, which gives the next step. If the server merely closed the watch, the round ends without an
+/// `End`, and the watch is resumed.
 enum End {
     /// Resume the watch after a pause.
     Pause(String),
@@ -69,7 +69,7 @@ enum End {
     Relist(String),
     /// Read a full set at once.
     RelistNow(String),
-    /// The server no longer keeps the version of the sink: read a full set after a pause.
+    /// The server no longer keeps the newest version of the cache: read a full set after a pause.
     Expired(String),
     /// The streaming list failed: read a full set in pages, at once.
     NoStreaming(String),
@@ -91,27 +91,27 @@ pub(super) struct Reflector<S> {
     silences: u32,
     /// When the cache is replayed next; `None` without a resync.
     resync_at: Option<Instant>,
-    /// Number of the newest refresh request that was met.
+    /// Number of the newest request to refresh the cache that was met.
     met: u64,
     /// Whether the next full set is requested without the known version, because the server rejected that version.
     forget_version: bool,
-    /// When the current full set was requested; `None` if the server may answer with an older state.
+    /// When the current full set was requested; `None` if the server may answer with a state from before the request.
     asked: Option<Instant>,
-    /// Whether a full set is read next. Otherwise, the watch is resumed.
+    /// Whether a full set is read next. If not, the watch is resumed.
     wants_set: bool,
     /// Whether the next full set is read in pages, without a streaming list.
     pages_next: bool,
     /// Minimum of the next pause, as requested by the server.
     told_to_wait: Duration,
-    /// Start of the current wake-up with events, and the number of events handled in it.
+    /// Time of the first event, and number of events, that were handled since the task last waited; `None` without events.
     handled: Option<(Instant, u64)>,
-    /// The work that a read of a full set counts as, so that the process does not sleep.
+    /// Guard that keeps the process from sleeping while a full set is read.
     filling: Option<Work>,
 }
 
 impl<S: Sink> Reflector<S> {
     pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
-        // Several loops share one cache. Its requests carry the user agent of upstream's shared informers.
+        // Several loops may share one cache, so its requests carry the user agent of upstream's shared informers.
         let selector = if config.fields.is_empty() { S::Object::FIELD_SELECTOR } else { &config.fields };
         let resource = config.resource.unwrap_or(S::Object::RESOURCE);
         let sampler = config.sampler.clone().filter(|sampler| sampler.samples(resource));
@@ -165,8 +165,8 @@ impl<S: Sink> Reflector<S> {
                     self.pages_next = true;
                 }
             }
-            // An expired version is no failure, but without a pause a server that reports one repeatedly would be asked
-            // without end.
+            // An expired version is no failure. The pause limits the number of requests to a server that reports one
+            // repeatedly.
             if !matches!(end, End::RelistNow(_) | End::NoStreaming(_)) {
                 self.pause().await;
             }
@@ -182,7 +182,7 @@ impl<S: Sink> Reflector<S> {
         clock.sleep(clock.jitter(step, 1.0).max(told)).await;
     }
 
-    /// Sets the minimum of the next pause, up to [`MAX_RETRY_AFTER`].
+    /// Sets the minimum of the next pause to `retry_after`, up to [`MAX_RETRY_AFTER`].
     fn heed(&mut self, retry_after: Duration) {
         self.told_to_wait = retry_after.min(MAX_RETRY_AFTER);
     }
@@ -205,7 +205,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Requests a list, or a page of it.
+    /// Requests a list, or a page of a list.
     async fn list(&mut self, query: &str) -> Result<(Format, Bytes), Error> {
         let accept = match self.config.metadata_only {
             false => accept::<S::Object>(&self.api),
@@ -216,7 +216,7 @@ impl<S: Sink> Reflector<S> {
         self.heeding(answer)
     }
 
-    /// Opens a watch with the `Accept` header of the projection.
+    /// Opens a watch with the `Accept` header for the decoded type.
     async fn watch(&mut self, query: &str) -> Result<Frames, Error> {
         let accept = match self.config.metadata_only {
             false => accept::<S::Object>(&self.api),
@@ -243,7 +243,7 @@ impl<S: Sink> Reflector<S> {
         300 + self.api.clock().random_below(300) as u64
     }
 
-    /// Returns the next step after an error event of a watch.
+    /// Returns the next step after the error event that ends a watch.
     fn refused(&mut self, failure: Status) -> End {
         let Status { code, reason, message, details, .. } = failure;
         self.heed(Duration::from_secs(details.retry_after_seconds.into()));
@@ -254,7 +254,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Opens a watch from the newest version seen and follows it.
+    /// Opens a watch from the newest version of the cache and follows it.
     async fn resume(&mut self) -> Result<(), End> {
         let query = format!(
             "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}{}",
@@ -272,7 +272,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Returns how long the watch may deliver nothing before it is resumed.
+    /// Returns how long the watch may deliver no event before it is resumed.
     fn silence(&self) -> Duration {
         // Without bookmarks, silence for the whole duration of a watch is normal.
         if !self.bookmarks {
@@ -308,14 +308,14 @@ impl<S: Sink> Reflector<S> {
                 }
                 Ok(None) => return Ok(()),
                 Err(NoLine::RefreshWanted) => continue,
-                // The next watch request shows whether the server works. The connection has its own pings.
+                // The next request shows whether the server works. HTTP/2 pings show whether the connection works.
                 Err(NoLine::Silent) => {
                     tracing::debug!(resource = %self.resource, seconds = silence.as_secs(), "Watch is silent, resuming");
                     self.silences = self.silences.saturating_add(1);
                     return Ok(());
                 }
-                // Only the connection broke, so the watch is resumed from the newest version. A break in the middle of a line
-                // leads to a pause first, because that line may be the cause.
+                // Only the connection broke, so the watch is resumed from the newest version. After a break in the middle of a
+                // line, a pause comes first, because that line may be the cause.
                 Err(NoLine::Broken(error)) if seen > 0 && !lines.in_a_frame() => {
                     tracing::debug!(resource = %self.resource, err = error, "Connection of the watch broke, resuming");
                     return Ok(());
@@ -358,7 +358,7 @@ impl<S: Sink> Reflector<S> {
         frame.apply(&*self.sink);
     }
 
-    /// Reports the events handled since the last wait, because no further event has arrived.
+    /// Reports the events that were handled since the last wait. Called when no further event has arrived.
     fn waits(&mut self) {
         let Some((since, events)) = self.handled.take() else { return };
         let clock = self.api.clock();
@@ -367,7 +367,7 @@ impl<S: Sink> Reflector<S> {
         self.api.pace().received();
     }
 
-    /// Returns the next line, or an error after `silence`. Replays the cache meanwhile when that is due.
+    /// Returns the next line, or an error after `silence`. During the wait, replays the cache when a resync is due.
     ///
     /// If `refreshable`, a refresh request ends the wait with [`NoLine::RefreshWanted`].
     async fn line(
@@ -434,12 +434,12 @@ impl<S: Sink> Reflector<S> {
         Ok(())
     }
 
-    /// Returns the origin for the objects of a full set.
+    /// Returns the origin of the changes that a full set causes.
     fn origin(&self) -> Origin {
         if *self.shared.synced.borrow() { Origin::Relist } else { Origin::Initial }
     }
 
-    /// Passes a complete full set to the sink. It meets the refresh requests up to number `wanted`.
+    /// Passes a complete full set to the sink. The set meets the refresh requests up to number `wanted`.
     fn complete(&mut self, set: S::Set, version: Version, wanted: u64) {
         let origin = self.origin();
         self.give(|sink| sink.complete(set, version, origin));

@@ -10,16 +10,16 @@ use crate::{
 
 use super::{Config, Handler, Informer};
 
-/// A cache of one kind with one watch, which any number of loops read. Each loop adds its own handlers.
+/// A cache of one kind with one watch, which any number of loops read. Each loop adds a handler.
 pub struct SharedInformer<K>(Informer<K>);
 
 impl<K: Object> SharedInformer<K> {
-    /// Starts to list and watch, without any handler yet.
+    /// Starts to list and watch. [`Self::add_handler`] adds the handlers.
     pub fn start(api: Api, config: Config) -> Self {
         Self(Informer::start(api, config, Vec::new()))
     }
 
-    /// Adds a handler, and calls it at once with every cached object, as for a first list.
+    /// Adds a handler, and calls it at once with every cached object, in the same way as after the first list.
     pub fn add_handler(&self, handler: Handler<K>) {
         let mut handlers = self.0.sink.handlers.lock();
         for object in self.store().all() {

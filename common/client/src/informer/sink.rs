@@ -1,4 +1,4 @@
-//! The destination of the objects that an informer reads.
+//! The destination of the objects that an informer reads, and the implementation that keeps whole objects in a store.
 
 use std::sync::Arc;
 
@@ -12,35 +12,35 @@ use crate::{
 
 use super::{Head, StoreSink};
 
-/// Destination of the objects that an informer reads.
+/// Receives the objects that an informer reads.
 ///
-/// [`Cached`] keeps whole objects. An implementation that needs less of them, or keeps them in another form anyway, avoids a
-/// second copy. All calls come from one task, one after the other.
+/// [`Cached`] keeps whole objects. Another implementation can keep only the parts that it needs, without a second copy. All
+/// calls come from one task, one after the other.
 pub trait Sink: Send + Sync + 'static {
-    /// Projection into which each object is decoded.
+    /// Type into which each object is decoded.
     type Object: Object;
-    /// Collects a full set until it is complete.
+    /// A full set of objects while it is being read.
     type Set: Send;
 
-    /// Begins a full set. An earlier one that was not completed is discarded.
+    /// Begins a full set of all objects. An earlier set that was not completed is discarded.
     fn begin(&self) -> Self::Set;
     /// Adds an object to a full set, in its state at the version of the set.
     fn include(&self, set: &mut Self::Set, entry: Entry<Self::Object>, origin: Origin);
-    /// Ends a full set that was read at `version`. Objects that it does not include are gone.
+    /// Ends a full set that was read at `version`. Objects that are missing in the set no longer exist.
     fn complete(&self, set: Self::Set, version: Version, origin: Origin);
-    /// Adds or updates an object. A state older than the known one is ignored.
+    /// Adds or updates an object. An object that is older than the known one is ignored.
     fn put(&self, entry: Entry<Self::Object>);
-    /// Handles the event of an object that does not [concern](Object::CONCERNS) this controller.
+    /// Handles the event of an object that does not, or no longer, [concern](Object::CONCERNS) this controller.
     fn foreign(&self, head: &Head<'_>);
     /// Removes a deleted object; `last` is its final state.
     fn gone(&self, last: &Meta);
     /// Records that all events up to `version` were delivered.
     fn bookmark(&self, version: Version);
-    /// Returns the newest version seen.
+    /// Returns the newest version that the sink has received.
     fn version(&self) -> Version;
     /// Returns the number of objects in the sink.
     fn len(&self) -> usize;
-    /// Whether the sink has no object.
+    /// True if the sink holds no objects.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -48,7 +48,7 @@ pub trait Sink: Send + Sync + 'static {
     fn replay(&self);
 }
 
-/// Function that is called with each change of a cache. It must be quick: it computes keys and adds them to a queue.
+/// Function that is called with each change of a cache. It only computes keys and adds them to a queue, so that it is fast.
 pub type Handler<K> = Box<dyn Fn(&Event<K>, Origin) + Send + Sync>;
 
 /// Returns a [`Handler`] that calls the method `handle` of `watch`.

@@ -1,4 +1,4 @@
-//! The informer against a scripted server, in virtual time.
+//! Tests of the informer against a server with scripted answers, in virtual time.
 
 mod filtered;
 
@@ -32,15 +32,13 @@ impl Object for Thing {
     }
 }
 
-/// An answer of the scripted server.
 enum Answer {
-    /// A status with a JSON body.
+    /// A status code with a JSON body.
     Json(u16, Value),
-    /// A stream; the test feeds it and ends it by dropping the sender.
+    /// A stream that the test feeds, and ends by dropping the sender.
     Stream(mpsc::UnboundedReceiver<Bytes>),
-    /// The connection is refused.
     Refused,
-    /// A 429 with a `Retry-After` of so many seconds.
+    /// Status 429 with this number of seconds in `Retry-After`.
     Busy(u64),
 }
 
@@ -400,7 +398,7 @@ async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit()
     feed.initial_end(10);
     feed.bookmark(11);
     world.informer().synced().await;
-    // A quiet cache is not stale.
+    // A cache without events is not stale as long as its watch works.
     tokio::time::sleep(Duration::from_secs(89)).await;
     assert_eq!(world.informer().lost_touch(), None);
     for _ in 0..30 {
@@ -417,7 +415,7 @@ async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit()
         "{lost}"
     );
     assert!(world.informer().is_synced());
-    // A watch that the server ends at once is no success.
+    // A watch that the server ends at once does not count as a success.
     world.script.answers.lock().clear();
     for _ in 0..3 {
         drop(world.script.stream());
@@ -426,7 +424,7 @@ async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit()
     let asked = world.script.requests().len();
     world.script.asked(asked + 3).await;
     assert!(world.informer().lost_touch().is_some());
-    // The first event ends the staleness.
+    // The first event of a watch ends the staleness.
     again.bookmark(12);
     world.script.asked(asked + 4).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -661,7 +659,7 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
     world.informer().synced().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
 
-    // The watch delivers the version in time, so that no full set is read.
+    // The watch delivers the required version in time, so no full set is read.
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "20"}, "items": []})));
     let caught_up = async {
         world.script.asked(2).await;
@@ -672,7 +670,7 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
     assert_eq!(world.informer().version(), Version::parse("20"));
     assert_eq!(world.script.requests().len(), 2);
 
-    // The watch is silent, so that a full set is read at once.
+    // The watch delivers nothing, so a full set is read at once.
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "30"}, "items": []})));
     let again = world.script.stream();
@@ -721,7 +719,7 @@ async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     };
     world.informer().catch_up(&after("{}")).await;
     world.informer().catch_up(&after(&format!(r#"{{"{}":"10"}}"#, Thing::RESOURCE))).await;
-    // Otherwise, the cache waits for the watch to deliver the rest.
+    // A cache that does not show all writes of the predecessor waits until the watch delivers them.
     let behind = after(&format!(r#"{{"{}":"12"}}"#, Thing::RESOURCE));
     let late_event = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -729,7 +727,7 @@ async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     };
     tokio::join!(world.informer().catch_up(&behind), late_event);
     assert_eq!(world.script.requests().len(), 1, "no request was needed");
-    // A version that never arrives, as after a restore of the server's data, leads to a full set.
+    // If a version never arrives, as after a restore of the server's data, a full set is read.
     let again = world.script.stream();
     again.line("ADDED", &thing("a", 12));
     again.initial_end(13);
@@ -778,14 +776,14 @@ async fn a_silent_watch_is_resumed_from_its_version_at_growing_intervals() {
         resumed.push((world.clock.instant() - began).as_secs());
         assert_eq!(world.informer().lost_touch(), None);
     }
-    // Silence of this length is normal for a quiet resource.
+    // A silence of this length is normal for a resource that does not change.
     assert_eq!(resumed, [150, 150 + 300, 150 + 300 + 600, 150 + 300 + 600 + 660]);
     for request in &world.script.requests()[1..] {
         assert!(request.contains("watch=true") && request.contains("resourceVersion=11&"), "{request}");
         assert!(!request.contains("sendInitialEvents"), "no full set is read: {request}");
     }
     assert_eq!(world.informer().state().error, None, "silence is no failure");
-    // An event resets the interval.
+    // An event resets the interval to its first length.
     let last = feeds.last().unwrap();
     last.line("ADDED", &thing("a", 12));
     world.saw(&["+a w"]).await;

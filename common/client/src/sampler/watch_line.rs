@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::{api::Format, json::Str, object::Encoded, wire::WatchEvent};
 
-/// Decodes the metadata of the object in a watch frame; `None` if that fails.
+/// Decodes the metadata of the object in a watch frame; `None` if the decoding fails.
 pub(super) fn metadata(format: Format, frame: &[u8]) -> Option<Metadata<'_>> {
     match format {
         Format::Json => serde_json::from_slice(frame).ok().map(|line: WatchLine<'_>| line.object.metadata),
@@ -16,7 +16,7 @@ pub(super) fn metadata(format: Format, frame: &[u8]) -> Option<Metadata<'_>> {
     }
 }
 
-/// A watch event in JSON.
+/// A watch event in JSON, decoded only as far as the sampler needs it.
 #[derive(Deserialize)]
 pub struct WatchLine<'a> {
     /// Type of the event: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
@@ -27,7 +27,7 @@ pub struct WatchLine<'a> {
     pub object: Object<'a>,
 }
 
-/// An object of which only the metadata is read.
+/// The object of a watch event; all fields except `metadata` are skipped.
 #[derive(Deserialize)]
 pub struct Object<'a> {
     /// `metadata`, which includes the managed fields.
@@ -39,7 +39,7 @@ pub struct Object<'a> {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata<'a> {
-    /// `metadata.name`.
+    /// Name of the object; empty if the field is absent.
     #[serde(borrow)]
     pub name: Str<'a>,
     /// `metadata.namespace`; `None` for a cluster-scoped object.
@@ -55,7 +55,7 @@ pub struct Metadata<'a> {
     pub managed_fields: Vec<ManagedFields<'a>>,
 }
 
-/// An entry of `managedFields`.
+/// An entry of `managedFields`: the fields that one manager has written.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedFields<'a> {

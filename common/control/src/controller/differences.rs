@@ -1,4 +1,4 @@
-//! Objects for which a shadow wants to write although the active controller does not.
+//! Objects that a shadow (a process that decides and never writes) wants to write although the active controller does not.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// How long a shadow must want to write before this counts as a difference. The active controller needs this time for its work.
+/// How long a shadow must want to write until this counts as a difference. The active controller needs time for its own write.
 const DIFFERENCE_LASTS: Duration = Duration::from_secs(60);
 
-/// The most differences that are counted and listed. The limit bounds the work, since each key is decided again.
+/// The most differences that are counted and listed. The limit bounds the work, because each listed key is decided again.
 const DIFFERENCES: usize = 100;
 
-/// Keys for which a shadow wants to write, each with the time at which this began.
+/// The keys that a shadow wants to write, each with the start of this wish.
 pub(super) struct Differences<K>(Mutex<BTreeMap<K, Instant>>);
 
 impl<K> Default for Differences<K> {
@@ -22,7 +22,7 @@ impl<K> Default for Differences<K> {
 }
 
 impl<K: Ord + Clone> Differences<K> {
-    /// Records whether a shadow wants to write for a key.
+    /// Records whether a shadow wants to write the object of a key.
     pub(super) fn note(&self, key: &K, differs: bool, now: Instant) {
         if differs {
             self.0.lock().entry(key.clone()).or_insert(now);
@@ -31,12 +31,11 @@ impl<K: Ord + Clone> Differences<K> {
         }
     }
 
-    /// Removes a key.
     pub(super) fn remove(&self, key: &K) {
         self.0.lock().remove(key);
     }
 
-    /// Returns the keys for which a shadow has wanted to write for at least [`DIFFERENCE_LASTS`].
+    /// Returns the keys that a shadow has wanted to write for at least [`DIFFERENCE_LASTS`].
     pub(super) fn lasting(&self, now: Instant) -> Vec<K> {
         let is_lasting = |since: &Instant| now.saturating_duration_since(*since) >= DIFFERENCE_LASTS;
         let differing = self.0.lock();

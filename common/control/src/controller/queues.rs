@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Context {
-    /// Creates a work queue with the metric label `name`. The queue is held until a loop opens it.
+    /// Creates a work queue with the metric label `name`. The queue is held ([`Queue::hold`]) until a loop opens it.
     pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
         let metrics = self.metrics.queue(name);
         let observer = Watching { metrics: metrics.clone(), timer: self.api.pace().timer() };
@@ -29,7 +29,7 @@ impl Context {
     }
 }
 
-/// Updates the metrics of a queue, and reports the time of the next delayed key to the pace of the process.
+/// The observer of a queue's metrics. It also sets the timer that wakes the idle process when the next delayed key is due.
 struct Watching {
     metrics: QueueMetrics,
     timer: Timer,

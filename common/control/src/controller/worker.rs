@@ -35,7 +35,7 @@ const RECENT: usize = 128;
 /// The most keys that diagnostics list in each category.
 const LISTED: usize = 100;
 
-/// A running controller with its workers.
+/// A started control loop: a controller, its work queue, and its workers.
 pub struct Loop<C: Controller> {
     shared: Arc<Shared<C>>,
     workers: tokio::sync::Mutex<JoinSet<()>>,
@@ -53,13 +53,12 @@ struct Shared<C: Controller> {
     stale_skips: Option<Counters>,
     executor: Executor,
     prepared: tokio::sync::OnceCell<()>,
-    /// Keys that wait until a cache shows a write of this process. The pace does not sleep meanwhile.
+    /// Keys that wait until a cache shows a write of this process. Each guard keeps the idle thread from sleeping meanwhile.
     awaiting: Mutex<BTreeMap<C::Key, Work>>,
-    /// The keys for which a shadow wants to write.
     differences: Differences<C::Key>,
 }
 
-/// A remembered plan.
+/// A plan and its requests, remembered for `/debug/explain`.
 struct Recent {
     at: Timestamp,
     key: String,
@@ -76,7 +75,7 @@ impl Recent {
 }
 
 impl<C: Controller> Loop<C> {
-    /// Starts `workers` workers, at least one. Each waits for the gate and for the caches before its first sync.
+    /// Starts `workers` workers, at least one. Each worker waits for the gate and for the caches before its first sync.
     pub fn start(
         name: &'static str,
         context: Context,
@@ -128,12 +127,12 @@ impl<C: Controller> Loop<C> {
         Arc::new(Self { shared, workers: tokio::sync::Mutex::new(set) })
     }
 
-    /// Returns the controller that this loop runs.
+    /// Returns the controller, which owns the caches and the memory of this loop.
     pub fn controller(&self) -> &Arc<C> {
         &self.shared.controller
     }
 
-    /// Returns the work queue of this loop.
+    /// Returns the work queue, from which the workers take their keys.
     pub fn queue(&self) -> &Queue<C::Key> {
         &self.shared.queue
     }
@@ -158,7 +157,7 @@ impl<C: Controller> Shared<C> {
         }
     }
 
-    /// Waits until this process leads, and until the caches are as new as its leadership. A shadow waits only for filled caches.
+    /// Waits until this process leads and the caches show all writes of earlier leaders. A shadow waits only for filled caches.
     async fn prepare(&self, shadow: bool) {
         let succession = if shadow { None } else { Some(self.context.gate.opened().await) };
         let _work = self.context.api.pace().work();
@@ -175,7 +174,7 @@ impl<C: Controller> Shared<C> {
         tracing::info!(logger = self.name, "Caches are synced");
     }
 
-    /// Runs one sync. Sets `due` to the time at which the plan wants the key back, as soon as there is a plan.
+    /// Runs one sync. If the sync makes a plan, sets `due` to the time at which the decision may change without an event.
     async fn sync(&self, key: &C::Key, shadow: bool, due: &mut Option<Instant>) {
         let (now, began) = (self.context.clock.now(), self.context.clock.instant());
         let result = match self.controller.observe(key, now) {
@@ -322,7 +321,7 @@ impl<C: Controller> Shared<C> {
         });
     }
 
-    /// Returns the differences of a shadow: keys for which it has wanted to write for a minute and still does.
+    /// Returns the differences of a shadow: the keys that it has wanted to write for a minute and still wants to write.
     fn differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
         let keys = self.differences.lasting(clock.instant());
@@ -385,8 +384,8 @@ impl<C: Controller> Running for Loop<C> {
         Box::pin(async {
             self.shared.queue.close();
             let mut workers = self.workers.lock().await;
-            // Workers that still wait for the gate or for a cache hold no key. With a closed gate no write can leave this
-            // process.
+            // These workers can be aborted: without filled caches they hold no key, and behind a closed gate no write can leave
+            // this process.
             if !self.shared.prepared.initialized() || !self.shared.context.gate.is_open() {
                 workers.abort_all();
             }
@@ -397,7 +396,7 @@ impl<C: Controller> Running for Loop<C> {
 
 /// A plan with the forecast of its requests.
 pub struct Decision<C: Controller> {
-    /// The controller's decision.
+    /// The decision, without the requests that follow from it.
     pub plan: C::Plan,
     forecast: Forecast<C::Note>,
 }
@@ -427,13 +426,13 @@ impl<C: Controller> Decision<C> {
         self.plan.requeue_after()
     }
 
-    /// Returns the account of the expected requests; `None` if the sync sends none.
+    /// Returns the account, that is, the list of the expected requests; `None` if the sync sends none.
     pub fn account(&self) -> Option<&Account> {
         self.forecast.account.as_ref()
     }
 }
 
-/// The object of one sync, for the executor.
+/// The controller and the snapshot of one sync, in the form that the executor uses.
 struct SyncOf<'a, C: Controller> {
     controller: &'a C,
     snapshot: &'a C::Snapshot,

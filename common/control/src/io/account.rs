@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{explain::Lines, intern::Text, map::HashMap, object::Resource};
 
-/// No reason is added to an entry whose reasons have reached this length, in bytes.
+/// The length in bytes from which an entry takes no further reasons.
 const LONG: usize = 200;
 /// The most entries that a finished account keeps. Further entries are only counted.
 const KEPT: usize = 20;
@@ -28,13 +28,13 @@ pub struct Action {
     pub doing: &'static str,
     /// Whether the request changes the object.
     pub writes: bool,
-    /// API resource of the object.
+    /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
     /// Kind of the object in explanations.
     pub kind: &'static str,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
-    /// Name of the object. If the server completes the name: empty, or a name for explanations.
+    /// Name of the object. If the server generates the name: empty, or a name for explanations.
     pub name: Arc<str>,
     /// `metadata.generateName` of an object to create; empty if the request has a full name.
     pub generate_name: Arc<str>,
@@ -63,7 +63,7 @@ impl Action {
 }
 
 impl Action {
-    /// Describes `count` equal requests.
+    /// Returns the text for `count` equal requests, such as `create 3 Pods`.
     fn describe(&self, count: usize) -> String {
         let Self { doing, kind, name, is_itself, .. } = self;
         match (is_itself, count) {
@@ -76,10 +76,10 @@ impl Action {
     }
 }
 
-/// All equal requests of a sync.
+/// The equal requests of a sync. They share one line in explanations.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The description that these requests share.
+    /// The description that the requests of this entry share.
     pub action: Action,
     /// The reasons for the requests, separated by "; ".
     pub why: Cow<'static, str>,
@@ -87,7 +87,7 @@ pub struct Entry {
     pub expected: usize,
     /// Number of requests that were sent.
     pub sent: usize,
-    /// The server's last refusal.
+    /// The server's last refusal; `None` if it granted all requests of this entry.
     pub refused: Option<String>,
     /// The reason why more or fewer requests were sent than expected.
     pub deviation: Option<String>,
@@ -120,7 +120,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The requests that a forecast expects.
+/// The requests of a forecast, collected while it runs.
 #[derive(Default)]
 pub(super) struct Expected(State);
 
@@ -129,13 +129,13 @@ impl Expected {
         self.0.entry(request).expected += 1;
     }
 
-    /// Returns the account of a sync that is about to begin; `None` if the sync sends nothing.
+    /// Returns the account for the real run of the sync; `None` if the sync sends nothing.
     pub(super) fn into_account(self) -> Option<Account> {
         (!self.0.entries.is_empty()).then(|| Account(Arc::new(Mutex::new(self.0))))
     }
 }
 
-/// Returns the writes, one a line, with the number of omitted lines at the end.
+/// Returns the descriptions of the writes, one per line, and the number of omitted lines at the end.
 fn lines(entries: &[Entry], left_out: usize) -> Vec<String> {
     let mut lines = Lines::default();
     for entry in entries.iter().filter(|entry| entry.action.writes) {
@@ -162,7 +162,7 @@ struct State {
 }
 
 impl State {
-    /// Returns the entry of a request. The first request with its action adds an entry.
+    /// Returns the entry of a request, and adds it if no earlier request has the same action.
     fn entry(&mut self, request: &Request) -> &mut Entry {
         let action = Action::of(request);
         let at = if let Some(&at) = self.index.get(&action) {
@@ -186,12 +186,12 @@ impl Account {
         like.map(|entry| (entry.action.clone(), entry.sent)).collect()
     }
 
-    /// Whether both are clones of the same account.
+    /// Whether `self` and `other` are clones of the same account.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Notes that a request is about to be sent.
+    /// Counts a request. Called just before the request is sent.
     pub fn sends(&self, request: &Request) {
         let mut state = self.0.lock();
         let cause = state.cause.clone();
@@ -202,7 +202,7 @@ impl Account {
         }
     }
 
-    /// Notes that the server refused a request.
+    /// Records the refusal of a request, which is also the cause of later differences from the forecast.
     pub(super) fn refused(&self, request: &Request, refusal: &Refusal) {
         let mut state = self.0.lock();
         let text = refusal.error.to_string();
@@ -212,12 +212,12 @@ impl Account {
         state.cause = Some(cause);
     }
 
-    /// Notes another cause of differences from the forecast.
+    /// Notes why the sync differs from its forecast, for a reason other than a refusal.
     pub(super) fn deviates(&self, cause: impl Into<String>) {
         self.0.lock().cause = Some(cause.into());
     }
 
-    /// Notes a failed sync as the cause, unless a cause is known.
+    /// Notes the failure of the sync as the cause of differences from the forecast, unless a cause is already known.
     pub(super) fn deviates_if_unexplained(&self, failed: &Failed) {
         self.0.lock().cause.get_or_insert_with(|| failed.to_string());
     }
@@ -235,7 +235,7 @@ impl Account {
         self.0.lock().entries.clone()
     }
 
-    /// Drops all but the first 20 entries and counts the others. For a finished account.
+    /// Drops all but the first 20 entries of a finished account, and counts the dropped entries.
     pub fn shorten(&self) {
         let state = &mut *self.0.lock();
         state.left_out += state.entries.len().saturating_sub(KEPT);
@@ -244,18 +244,18 @@ impl Account {
         state.index = HashMap::default();
     }
 
-    /// Returns the writes, one a line.
+    /// Returns the descriptions of the writes, one per line.
     pub fn lines(&self) -> Vec<String> {
         let state = self.0.lock();
         lines(&state.entries, state.left_out)
     }
 }
 
-/// Receives the beginning and the end of each account.
+/// An observer of the syncs that send requests.
 pub trait AccountObserver: Send + Sync {
-    /// A sync is about to send its first request.
+    /// Is called before a sync sends its first request.
     fn begins(&self, account: &Account);
-    /// A sync has ended, and its account is complete.
+    /// Is called when a sync has ended and its account is complete.
     fn ends(&self, account: &Account);
 }
 

@@ -35,7 +35,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
         Self { owner, resource, adopt, release, finalizers: &[], labels: |_| None }
     }
 
-    /// Sets finalizers that a child gets with its owner reference and loses with it.
+    /// Sets the finalizers that an adoption adds to a child and that a release removes.
     #[must_use]
     pub fn finalizers(self, finalizers: &'a [&'a str]) -> Self {
         Self { finalizers, ..self }
@@ -90,11 +90,11 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
     }
 }
 
-/// Metric label of the failure that the owner is terminating, or has been replaced by another object.
+/// Metric label of a failed adoption: the owner is terminating, or has been replaced by another object.
 const NOT_OURS: &str = "not_ours";
 
-/// Checks by a live read that the owner exists and is not terminating: the garbage collector may be orphaning its children at
-/// this moment (kubernetes/kubernetes#42639).
+/// Checks by a live read that the owner exists and is not terminating. The garbage collector may be orphaning the children of a
+/// terminating owner (kubernetes/kubernetes#42639).
 async fn may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Failed> {
     let Owner { resource, namespace, name, uid: wanted, .. } = owner;
     let request = Request::get(*resource, namespace, &Arc::from(name.as_str()));
@@ -113,36 +113,36 @@ async fn may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Failed> 
     Err(Failed::new(NOT_OURS, format!("can't recheck DeletionTimestamp: {problem}")))
 }
 
-/// Children with the result of their request. Children whose request was not begun are missing.
+/// Children with the results of their requests. A child without a begun request is missing.
 type Results<'a, C> = Vec<(&'a C, Result<(), Refusal>)>;
 
-/// The results of a [`Claim`]'s requests.
+/// The results of the requests that [`Claim::send`] has sent.
 pub struct ClaimResults<'a, C> {
     resource: Resource,
     to_adopt: usize,
     released: Results<'a, C>,
     adopted: Results<'a, C>,
-    /// The failure of the owner's live read or check; `None` if the owner may adopt.
+    /// The failure of the owner's live read or check; `None` if the owner may adopt, or has nothing to adopt.
     recheck: Option<Failed>,
 }
 
-/// Whether a release failed. A missing child counts as released.
+/// Whether a refused release is a failure. A child that no longer exists counts as released.
 fn is_release_failure(refusal: &Refusal) -> bool {
     refusal.class != Class::Gone
 }
 
-/// Whether an adoption failed. A child that no longer exists does not count as a failure.
+/// Whether a refused adoption is a failure. A child that no longer exists needs no adoption.
 fn is_adoption_failure(refusal: &Refusal) -> bool {
     !refusal.error.is_not_found()
 }
 
 impl<'a, C: HasMeta> ClaimResults<'a, C> {
-    /// Returns the children that were adopted.
+    /// Returns the children that now have an owner reference because of this claim.
     pub fn adopted(&self) -> impl Iterator<Item = &'a C> {
         self.adopted.iter().filter(|(_, result)| result.is_ok()).map(|(child, _)| *child)
     }
 
-    /// Returns a child that no longer existed at its adoption.
+    /// Returns the first child that could not be adopted because it no longer exists; `None` if all existed.
     pub fn gone(&self) -> Option<&'a C> {
         let is_gone =
             |result: &Result<(), Refusal>| result.as_ref().is_err_and(|refusal| !is_adoption_failure(refusal));
@@ -154,9 +154,9 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         self.adopted().count() == self.to_adopt
     }
 
-    /// Removes and returns the failed releases whose refusal satisfies `is_given_up`. [`ClaimResults::result`] then ignores them.
+    /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ClaimResults::result`] ignores them.
     ///
-    /// For an owner that can go on while one of its children keeps the owner reference without being selected.
+    /// Meant for an owner that can continue although a child that its selector no longer matches keeps the owner reference.
     pub fn give_up_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {
         let is_given_up = |result: &Result<(), Refusal>| {
             result.as_ref().is_err_and(|refusal| is_release_failure(refusal) && is_given_up(refusal))
@@ -170,7 +170,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         self.recheck.as_ref().is_some_and(|failed| failed.label() == NOT_OURS)
     }
 
-    /// Returns the children whose release or adoption failed, each with the verb and the refusal.
+    /// Returns the failed releases and adoptions: the verb, the child, and the refusal.
     pub fn failures(&self) -> impl Iterator<Item = (&'static str, &'a C, &Refusal)> {
         fn failures<'s, 'a, C>(
             verb: &'static str,
@@ -193,7 +193,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
 
     /// Records one Event on the owner if the server denies releases or adoptions.
     ///
-    /// The owner makes no progress until a right is granted or a policy is changed, and no other Event gives the reason.
+    /// The owner makes no progress until a permission is granted or a policy changes, and no other Event gives the reason.
     pub fn report_denied<N: Note>(&self, io: Io<'_, N>) {
         let is_denied = |refusal: &Refusal| refusal.class == Class::Refused && refusal.error.is_denied();
         let mut denied = self.failures().filter(|(_, _, refusal)| is_denied(refusal));
@@ -205,7 +205,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         io.event(EventType::Warning, "FailedUpdate", format!("Error: {}{others}", self.failure(first)));
     }
 
-    /// Whether there were failures, and all of them because children have changed since the snapshot.
+    /// Whether requests failed, and all of them only because the children have changed since the snapshot.
     ///
     /// The ledger then makes the owner wait for the newer versions.
     pub fn found_only_changes(&self) -> bool {
@@ -215,7 +215,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
             && failures.all(|(_, _, refusal)| refusal.class == Class::Changed)
     }
 
-    /// Returns the result of the whole claim. An error names every child whose release or adoption failed.
+    /// Returns the result of the whole claim. An error names every child with a failed release or adoption.
     pub fn result(&mut self) -> Result<(), Failed> {
         if let Some(failed) = self.recheck.take() {
             return Err(failed);

@@ -8,17 +8,17 @@ use crate::events::EventType;
 pub trait Note: Send {
     /// The input of [`Io::observe_again`](super::Io::observe_again); `()` if the controller offers a single query.
     type Question: Send;
-    /// The output of [`Io::observe_again`](super::Io::observe_again).
+    /// The new state that [`Io::observe_again`](super::Io::observe_again) returns; `()` if only the fact of a change matters.
     type Fresh: Send;
 }
 
-/// For controllers whose syncs change no memory.
+/// The type of controllers that have no memory to change.
 impl Note for std::convert::Infallible {
     type Question = ();
     type Fresh = ();
 }
 
-/// An effect other than a request. Effects keep their order among the requests.
+/// An effect of a sync other than a request, such as an Event. Effects take place in order with the requests.
 #[derive(Debug)]
 pub(super) enum Effect<N> {
     /// Records an Event on the object of the sync.

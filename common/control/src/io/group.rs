@@ -1,4 +1,4 @@
-//! Groups of requests.
+//! Groups of requests, with a limit on their concurrency.
 
 use std::future::Future;
 
@@ -7,12 +7,12 @@ use futures::{StreamExt as _, stream};
 use super::{effect::Note, run::Io};
 use crate::batch::{self, SlowStart};
 
-/// The concurrency of a group's members.
+/// The number of members of a group that run concurrently, and the effect of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// All members at the same time, up to [`crate::batch::IN_FLIGHT`] in flight.
+    /// All members concurrently, at most [`crate::batch::IN_FLIGHT`] in flight.
     AtOnce,
-    /// All members at the same time, up to this number in flight.
+    /// All members concurrently, at most this number in flight.
     AtMost(usize),
     /// One member after the other. A failure ends the group.
     InOrder,
@@ -39,15 +39,15 @@ impl Pace {
 impl<N: Note> Io<'_, N> {
     /// Runs `each` for all items as a group, and returns the results in the order of the items.
     ///
-    /// Members that are not begun have no result: after a failure `pace` decides whether more members are begun, and a process
-    /// that shuts down begins none. `each` is called for an item only when its member begins.
+    /// A member that is not begun has no result. After a failure, `pace` decides whether further members begin. A process that
+    /// shuts down begins none. `each` is called for an item only when its member begins.
     pub fn all<I, T, E, F: Future<Output = Result<T, E>>>(
         self,
         pace: Pace,
         items: impl IntoIterator<Item = I>,
         each: impl Fn(I) -> F,
     ) -> impl Future<Output = Vec<Result<T, E>>> {
-        // Collected here, because a future with a borrowing iterator cannot be proven to be `Send`.
+        // The items are collected, because a future with a borrowing iterator cannot be proven to be `Send`.
         let items: Vec<I> = items.into_iter().collect();
         async move {
             let mut results = Vec::with_capacity(items.len());
@@ -56,7 +56,7 @@ impl<N: Note> Io<'_, N> {
             for size in batches {
                 let members = stream::iter(items.by_ref().take(size)).map(|item| self.unless_ending(each(item)));
                 let begun: Vec<Option<Result<T, E>>> = if self.is_forecast() {
-                    // No request of a forecast waits.
+                    // Members of a forecast never wait, so that they need no concurrency.
                     members.then(|member| member).collect().await
                 } else {
                     members.buffered(in_flight).collect().await

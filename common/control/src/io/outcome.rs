@@ -8,19 +8,19 @@ use crate::{api, object::Unreadable};
 /// The time at which a key comes back after a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// When the plan is due, or with the next event.
+    /// After the delay of the plan, or with the next event.
     AsPlanned,
     /// After this delay, which replaces the delay of the plan.
     After(Duration),
-    /// After the back-off of a failure, or when the plan is due if that is earlier.
+    /// After a back-off as after a failure, or after the delay of the plan if that is shorter.
     RateLimited,
-    /// At once after the first conflict in a row, otherwise after the back-off: a write was refused because its object has
-    /// changed, and the cache is about to show the change.
+    /// At once after the first conflict in a row, and after a back-off after each further one. A conflict means that an object
+    /// has changed since the snapshot; the cache is about to show the change.
     ///
     /// The back-off protects a server that answers every write with a conflict.
     Conflict,
-    /// After this delay, without resetting the failures in a row: the sync did only a part of its work, and waits because of an
-    /// earlier failure.
+    /// After this delay, without resetting the count of failures: an earlier failure makes the sync wait, and only a part of
+    /// its work is done.
     Unfinished(Duration),
 }
 
@@ -35,7 +35,7 @@ pub enum Retry {
     Stop,
 }
 
-/// The failure of a sync.
+/// The error of a sync, with its metric label and the treatment of the key.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failed {
@@ -65,18 +65,18 @@ impl Failed {
         Self { text: format!("{what}: {}", self.text), ..self }
     }
 
-    /// Returns the name for metrics, one of a small number.
+    /// Returns the metric label of the failure, one of a small number.
     pub fn label(&self) -> &'static str {
         self.label
     }
 
-    /// Whether the server, a policy or a webhook denies the request, so that a retry succeeds only after a right or a
-    /// policy has changed.
+    /// Whether the server, a policy or a webhook denies the request. A retry then succeeds only after a permission or a policy
+    /// has changed.
     pub fn is_denied(&self) -> bool {
         self.is_denied
     }
 
-    /// Sets the treatment of the key.
+    /// Sets when the key comes back after this failure; after its back-off by default.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         Self { retry, ..self }

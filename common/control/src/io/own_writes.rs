@@ -16,7 +16,7 @@ pub(super) struct OwnWrites<'r> {
     ledger: Option<&'r Ledger>,
     /// The version of each object after its last write by this sync. Caches may not show these versions yet.
     versions: Mutex<HashMap<Uid, Version>>,
-    /// UIDs of the owner's children before the first create.
+    /// UIDs of the owner's children in the cache before the first create of this sync.
     children: OnceLock<HashSet<Uid>>,
 }
 
@@ -29,15 +29,14 @@ enum Consequence {
     AwaitVersion,
     /// Wait until the cache no longer shows the object.
     AwaitDeletion,
-    /// Wait until the cache no longer shows the owner: the server does not have it any more. Ignored for requests for other
-    /// objects.
+    /// Wait until the cache no longer shows the owner, which no longer exists on the server. Ignored for requests that concern
+    /// another object.
     AwaitOwnerGone,
-    /// Wait for a child of a create without answer, which may have taken effect or may still do so.
+    /// Wait for the child of a create request without an answer. The request may have taken effect or may still do so.
     AwaitLostChild,
-    /// Wait until the cache shows a newer version than the snapshot.
+    /// Wait until the cache shows a newer version of the object than the snapshot.
     AwaitNewerVersion,
-    /// Wait for no deletion of the object any more: nothing was deleted, or the event of the deletion would concern another
-    /// owner.
+    /// Stop waiting for the deletion of the object. Nothing was deleted, or the deletion event will concern another owner.
     ForgetDeletion,
 }
 
@@ -45,12 +44,12 @@ use Consequence::{
     AwaitChild, AwaitDeletion, AwaitLostChild, AwaitNewerVersion, AwaitOwnerGone, AwaitVersion, ForgetDeletion,
 };
 
-/// Returns the consequence of sending a request. Noted before the answer, because an event may arrive before the answer.
+/// Returns the consequence of sending a request. It applies before the answer arrives, because the watch event may be faster.
 fn of_sending(request: &Request) -> Option<Consequence> {
     matches!((&request.verb, request.role), (Verb::Delete(..), Role::Child)).then_some(AwaitDeletion)
 }
 
-/// Returns the consequence of a granted request. `is_same`: whether the answer contains the object of the precondition.
+/// Returns the consequence of a granted request. `is_same` is true if the answer contains the object of the precondition.
 fn of_granting(request: &Request, is_same: bool) -> Option<Consequence> {
     match (&request.verb, request.role) {
         (Verb::Get | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
@@ -89,14 +88,14 @@ impl<'r> OwnWrites<'r> {
         Self { ledger, versions: Mutex::default(), children: OnceLock::new() }
     }
 
-    /// Returns the precondition of a write, with the version after the last write of this sync to the same object.
+    /// Returns the precondition of a write, with the version that the last write of this sync gave to the object.
     pub(super) fn precondition(&self, request: &Request) -> Option<Precondition> {
         let Precondition { uid, version } = request.precondition.clone()?;
         let version = version.map(|judged| self.versions.lock().get(&uid).copied().unwrap_or(judged));
         Some(Precondition { uid, version })
     }
 
-    /// Notes that a request is about to be sent. `children` reads the UIDs of the owner's children from the cache.
+    /// Records what follows from sending a request. `children` reads the UIDs of the owner's children from the cache.
     pub(super) fn sends<'o>(
         &self,
         request: &Request,
@@ -109,7 +108,7 @@ impl<'r> OwnWrites<'r> {
         self.apply(of_sending(request), request, &Fields::default(), owner);
     }
 
-    /// Notes that a request was granted.
+    /// Records what follows from a granted request: the version for later requests of this sync, and what the next sync awaits.
     pub(super) fn granted<'o>(&self, request: &Request, fields: &Fields, owner: impl FnOnce() -> &'o Uid) {
         let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == fields.uid);
         if let Some(Precondition { uid, .. }) = request.precondition.as_ref().filter(|_| is_same)
@@ -120,7 +119,7 @@ impl<'r> OwnWrites<'r> {
         self.apply(of_granting(request, is_same), request, fields, owner);
     }
 
-    /// Notes that a request was refused.
+    /// Records what the next sync awaits after the refusal of a request.
     pub(super) fn refused<'o>(&self, request: &Request, refusal: &Refusal, owner: impl FnOnce() -> &'o Uid) {
         self.apply(of_refusing(request, refusal), request, &Fields::default(), owner);
     }

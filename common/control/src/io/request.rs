@@ -21,7 +21,7 @@ pub enum Verb {
     Get,
     /// Lists the objects of a namespace that match this query.
     List(String),
-    /// Creates an object.
+    /// Creates the object in the body.
     Create(Body),
     /// Patches an object. The precondition is added to the body.
     Patch(Patch, Body),
@@ -44,7 +44,7 @@ impl Verb {
         }
     }
 
-    /// Returns the HTTP method.
+    /// Returns the HTTP method, such as `PATCH`.
     pub fn method(&self) -> &'static str {
         match self {
             Self::Get | Self::List(_) => "GET",
@@ -55,7 +55,7 @@ impl Verb {
         }
     }
 
-    /// Whether the operation changes the object.
+    /// Whether the operation may change the cluster. Reads and lists do not.
     pub fn writes(&self) -> bool {
         !matches!(self, Self::Get | Self::List(_))
     }
@@ -72,7 +72,7 @@ impl Default for Body {
 }
 
 impl Body {
-    /// Encodes a body as JSON. A request whose body cannot be encoded fails without being sent.
+    /// Encodes a body as JSON. If the encoding fails, the request fails without being sent.
     pub fn encode<B: Serialize + ?Sized>(body: &B) -> Self {
         Self(serde_json::to_vec(body).map(Bytes::from).map_err(|error| error.to_string()))
     }
@@ -95,10 +95,10 @@ impl Precondition {
     }
 }
 
-/// The relation between the object of a request and the object of the sync. It determines the records in the ledger.
+/// The relation between the object of a request and the object of the sync. It determines what the next sync waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A child of the sync's object. The next sync waits until the cache shows the write.
+    /// A child of the sync's object. The next sync waits until the cache shows the creation, change or deletion.
     Child,
     /// A child to adopt. The next sync waits until the cache shows the child, as it does after a create.
     Adopted,
@@ -106,10 +106,10 @@ pub enum Role {
     Released,
     /// The sync's object itself. The next sync waits until the cache shows the write.
     Itself,
-    /// Another object, which other clients may write, too. The next sync waits until the cache shows the write, but not for newer
-    /// versions after a conflict. A deletion that finds no object is noted like a successful one.
+    /// Another object, which other clients may write, too. The next sync waits until the cache shows the write, but not for
+    /// newer versions after a conflict. A deletion that finds no object is recorded like a successful one.
     Awaited,
-    /// Another object, whose writes are not recorded.
+    /// Another object. The next sync does not wait for a write to it.
     Other,
 }
 
@@ -120,26 +120,26 @@ pub struct Request {
     pub verb: Verb,
     /// The verb in explanations, such as `delete`.
     pub doing: &'static str,
-    /// API resource of the object.
+    /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
     /// Kind of the object in explanations. [`Request::kind()`] replaces the kind of the resource.
     pub kind: &'static str,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
-    /// Name of the object. If the server completes the name: empty, or a name for explanations.
+    /// Name of the object. If the server generates the name: empty, or a name for explanations.
     pub name: Arc<str>,
     /// `metadata.generateName` of an object to create; empty if the request has a full name.
     pub generate_name: Arc<str>,
     /// Subresource, such as `status`; empty for the object itself.
     pub subresource: &'static str,
-    /// The object to which the request applies. The server refuses a write to another object; a read that returns another object
-    /// means that this object no longer exists.
+    /// The object to which the request applies; `None` for any. The server refuses a write to an object with another UID. A
+    /// read that returns another UID shows that the named object no longer exists.
     pub precondition: Option<Precondition>,
-    /// The relation to the object of the sync.
+    /// The relation to the object of the sync, which determines what the next sync waits for.
     pub role: Role,
     /// Value of the `Accept` header of a read.
     pub accept: &'static str,
-    /// The reason, for explanations; may be empty.
+    /// The reason for the request, shown in explanations; may be empty.
     pub why: Cow<'static, str>,
 }
 
@@ -185,7 +185,7 @@ impl Request {
         Self { role: Role::Child, ..Self::new(Verb::Create(body), resource, namespace, name) }
     }
 
-    /// Sets `metadata.generateName`: the server completes the name of the object.
+    /// Sets `metadata.generateName`, so that the server generates the name of the object.
     #[must_use]
     pub fn generate_name(self, prefix: impl Into<Arc<str>>) -> Self {
         Self { generate_name: prefix.into(), ..self }
@@ -223,25 +223,25 @@ impl Request {
         Self { verb, ..self }
     }
 
-    /// Sets the reason, for explanations.
+    /// Sets the reason that explanations show; there is none by default.
     #[must_use]
     pub fn because(self, why: impl Into<Cow<'static, str>>) -> Self {
         Self { why: why.into(), ..self }
     }
 
-    /// Sets the verb for explanations.
+    /// Sets the verb that explanations show, such as `adopt`; by default the verb of the operation.
     #[must_use]
     pub fn doing(self, doing: &'static str) -> Self {
         Self { doing, ..self }
     }
 
-    /// Sets the kind of the object for explanations.
+    /// Sets the kind that explanations show; by default the kind of the resource.
     #[must_use]
     pub fn kind(self, kind: &'static str) -> Self {
         Self { kind, ..self }
     }
 
-    /// Sets the relation to the object of the sync.
+    /// Sets the relation to the object of the sync, which determines what the next sync waits for.
     #[must_use]
     pub fn role(self, role: Role) -> Self {
         Self { role, ..self }
@@ -256,7 +256,7 @@ impl Request {
 }
 
 impl Request {
-    /// Builds the API call of this request. `precondition` replaces the request's own one.
+    /// Builds the API call of this request. `precondition` replaces the precondition of the request.
     ///
     /// # Errors
     /// If the body cannot be encoded. Nothing is sent then.
@@ -289,7 +289,7 @@ impl Request {
     }
 }
 
-/// The metadata in the answer to a write that every controller needs.
+/// The part of an answer's metadata that every controller needs.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     /// `metadata.name` of the written object.
@@ -301,7 +301,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Decodes the metadata in an answer.
+    /// Decodes the fields from a JSON answer. Missing fields stay empty.
     pub(super) fn parse(answer: &[u8]) -> Result<Self, api::Error> {
         #[derive(Deserialize)]
         struct Object {
@@ -328,17 +328,17 @@ pub enum Class {
     Gone,
     /// The object has another version than the precondition.
     Changed,
-    /// An object of that name exists.
+    /// The object cannot be created, because another object has its name.
     Taken,
-    /// The namespace is terminating or does not exist, so that nothing can be created in it.
+    /// The namespace is terminating or does not exist. No object can be created in it.
     NamespaceTerminating,
     /// The server refused the request for another reason, or could not be reached. Nothing was written.
     Refused,
-    /// There is no answer, and the write may have taken effect.
+    /// The request has no answer, and may have taken effect.
     Unknown,
 }
 
-/// A request that did not succeed.
+/// The error of a request that the server did not grant.
 #[derive(Debug)]
 pub struct Refusal {
     /// The meaning of the error for a controller.

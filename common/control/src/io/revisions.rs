@@ -30,7 +30,7 @@ pub enum Stored {
     There(Box<ControllerRevision>),
     /// A revision with the same name and other data exists. Contains the server's refusal.
     Taken(Refusal),
-    /// Nothing was created: by a live read the owner does not exist, is terminating, or has been replaced by another object.
+    /// Nothing was created: a live read showed that the owner does not exist, is terminating, or has been replaced.
     OwnerGone,
 }
 
@@ -51,14 +51,14 @@ impl<'a> StoreRevision<'a> {
 
     /// Stores the revision only if a live read shows that the owner exists and is not terminating.
     ///
-    /// For an owner whose revision was stored before. If the owner does not exist and the cache lags, the garbage collector would
-    /// delete the revision each time it is stored.
+    /// Meant for a revision that was stored before and is missing. If the owner no longer exists and the cache lags, the
+    /// garbage collector would delete the revision each time it is stored.
     #[must_use]
     pub fn if_still_there(self) -> Self {
         Self { rechecks_owner: true, ..self }
     }
 
-    /// Stores the revision, whose encoded form is `body`. If the name is taken, reads the existing revision and compares the
+    /// Stores the revision with the encoded form `body`. If its name is taken, reads the existing revision and compares the
     /// data.
     ///
     /// Upstream: `pkg/controller/history`, `CreateControllerRevision`; `pkg/controller/daemon`, `snapshot`.
@@ -141,8 +141,8 @@ impl<'a> Change<'a> {
 
     /// Reads the revision live, applies `edit`, and replaces the whole object. The data stay the same byte for byte.
     ///
-    /// A patch would make the server encode the data again. If the result differs, the server refuses the patch, because data are
-    /// immutable. `edit` changes the members of the live revision, and returns whether anything has to be written.
+    /// With a patch, the server would encode the data again, and would refuse the patch if the new encoding differed, because
+    /// data are immutable. `edit` changes the members of the live revision, and returns whether they have to be written.
     pub async fn send<N: Note>(
         self,
         edit: impl FnOnce(&mut RawMembers) -> serde_json::Result<bool>,

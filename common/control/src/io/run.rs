@@ -1,4 +1,4 @@
-//! Running a sync: for its forecast, and against the API server.
+//! Runs a sync, either as a forecast without requests or against the API server.
 
 use std::{
     borrow::Cow,
@@ -32,28 +32,28 @@ use crate::{
     meta::{Meta, Uid},
 };
 
-/// Runs the syncs of one controller against the API server. Cheap to clone.
+/// The runner of one controller's syncs against the API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Executor {
     /// Client of the API server. Writes pass the gate.
     pub api: Api,
-    /// Records Events on the objects of syncs.
+    /// Recorder of Events on the objects of syncs.
     pub recorder: Recorder,
-    /// Receives the own writes of each sync; `None` if the controller has no ledger.
+    /// Record of each sync's writes until the caches show them; `None` if the controller has no ledger.
     pub ledger: Option<Ledger>,
-    /// Receives the beginning and the end of each account.
+    /// Observer of the syncs that send requests; `None` outside of simulation and tests.
     pub accounts: Option<Arc<dyn AccountObserver>>,
-    /// Whether the process shuts down. Groups begin no further members then.
+    /// Whether the process shuts down. Groups of requests then begin no further members.
     pub is_ending: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// The object of one sync, with access to the controller's caches and memory.
 pub trait Subject<N: Note>: Sync {
-    /// Returns the reference for Events, and the UID under which the ledger keeps its record.
+    /// Returns the reference of the object for Events, and its UID, under which the ledger records the writes.
     fn object(&self) -> (ObjectRef, Uid);
     /// Returns the UIDs of the children in the cache. Called before the first create, in case its answer is lost.
     fn children(&self) -> HashSet<Uid>;
-    /// Changes the controller's memory.
+    /// Changes the controller's memory as the sync asks.
     fn note(&self, note: N);
     /// Reads the controller's caches and memory; `None` if nothing differs from the snapshot.
     fn observe_again(&self, question: N::Question) -> Option<N::Fresh>;
@@ -61,14 +61,14 @@ pub trait Subject<N: Note>: Sync {
 
 /// The requests, the other effects and the outcome of a sync if every request is granted.
 pub struct Forecast<N: Note> {
-    /// The account of a sync that is about to begin; `None` if the sync sends nothing.
+    /// The list of the expected requests, completed when the sync runs; `None` if the sync sends nothing.
     pub account: Option<Account>,
     /// The effects of a sync that sends nothing; empty for other syncs.
     effects: Vec<Effect<N>>,
     outcome: Result<Requeue, Failed>,
 }
 
-/// Runs a sync against a server that grants every request. Never waits, so that no runtime is needed.
+/// Runs a sync against a server that grants every request. The run never waits and needs no runtime.
 pub fn forecast<N: Note>(now: Timestamp, sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, Failed>) -> Forecast<N> {
     let server = GrantingServer { now, expected: Mutex::default(), effects: Mutex::default() };
     let outcome = match pin!(sync(Io(Side::Forecast(&server)))).poll(&mut Context::from_waker(Waker::noop())) {
@@ -76,7 +76,7 @@ pub fn forecast<N: Note>(now: Timestamp, sync: impl AsyncFnOnce(Io<'_, N>) -> Re
         Poll::Pending => Err(foreign_wait()),
     };
     let account = server.expected.into_inner().into_account();
-    // A sync with requests runs again, and repeats its effects then.
+    // A sync with requests runs again against the API server, which repeats its effects.
     let effects = if account.is_some() { Vec::new() } else { server.effects.into_inner() };
     Forecast { account, effects, outcome }
 }
@@ -164,7 +164,7 @@ impl<N: Note> Io<'_, N> {
                 server.expected.lock().add(&request);
                 Ok(Answer::default())
             }
-            // On the heap, because a group has many members.
+            // The future is on the heap, because a group of requests holds the futures of many members.
             Side::Real(run) => {
                 let (fields, body) = Box::pin(run.send(request)).await?;
                 Ok(Answer { fields, body: Some(body) })
@@ -182,7 +182,7 @@ impl<N: Note> Io<'_, N> {
         self.pause_with_jitter(duration, 0.0).await;
     }
 
-    /// Waits for `duration` plus a random share of it below `factor`. A forecast does not wait.
+    /// Waits for `duration` plus a random part of `factor` times `duration`. A forecast does not wait.
     pub async fn pause_with_jitter(self, duration: Duration, factor: f64) {
         if let Side::Real(run) = self.0 {
             run.pause(duration, factor).await;
@@ -215,8 +215,8 @@ impl<N: Note> Io<'_, N> {
         self.apply(Effect::Note(note));
     }
 
-    /// States the reason why the sync differs from its forecast although the last request was granted: a live read returned
-    /// another object than the cache.
+    /// States why the sync differs from its forecast although the last request was granted, for example because a live read
+    /// returned another object than the cache.
     pub fn deviate(self, why: impl Into<String>) {
         self.apply(Effect::Deviation(why.into()));
     }
@@ -238,20 +238,20 @@ impl<N: Note> Io<'_, N> {
         if self.is_forecast() { Body::default() } else { Body::encode(&make()) }
     }
 
-    /// Whether this run is a forecast.
+    /// True if requests are only collected and not sent.
     pub(super) fn is_forecast(self) -> bool {
         matches!(self.0, Side::Forecast(_))
     }
 }
 
-/// A server that grants every request at once.
+/// The simulated server of a forecast. It grants every request at once, and collects requests and effects.
 struct GrantingServer<N> {
     now: Timestamp,
     expected: Mutex<Expected>,
     effects: Mutex<Vec<Effect<N>>>,
 }
 
-/// The run of one sync against the API server.
+/// One sync that runs against the API server.
 struct Run<'r, N: Note> {
     executor: &'r Executor,
     subject: &'r dyn Subject<N>,
@@ -269,7 +269,7 @@ struct Run<'r, N: Note> {
 /// The sync was ended because this process may no longer write.
 struct Stopped;
 
-/// Counts a request or a pause as in flight until dropped.
+/// The guard that counts a request or a pause as in flight.
 struct Wait<'w>(&'w AtomicUsize);
 
 impl Drop for Wait<'_> {
@@ -291,8 +291,8 @@ impl<'r, N: Note> Run<'r, N> {
         }
     }
 
-    /// Converts a poll of the sync. A pending sync ends if nothing is in flight: this process may no longer write, or the sync
-    /// awaits something other than its `Io`.
+    /// Converts the result of polling the sync. A pending sync without a request or pause in flight ends: this process may no
+    /// longer write, or the sync awaits something other than its `Io`.
     fn poll_result(&self, poll: Poll<Result<Requeue, Failed>>) -> Poll<Result<Result<Requeue, Failed>, Stopped>> {
         match poll {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
@@ -302,7 +302,7 @@ impl<'r, N: Note> Run<'r, N> {
         }
     }
 
-    /// Counts a wait as in flight until the result is dropped.
+    /// Counts a request or a pause as in flight until the returned guard is dropped.
     fn waits(&self) -> Wait<'_> {
         self.waits.fetch_add(1, Ordering::Relaxed);
         Wait(&self.waits)
@@ -314,7 +314,7 @@ impl<'r, N: Note> Run<'r, N> {
         clock.sleep(clock.jitter(duration, factor)).await;
     }
 
-    /// Whether the process shuts down, so that the sync begins nothing new.
+    /// Whether the process shuts down. If it does, this is the cause of later differences from the forecast.
     fn is_ending(&self) -> bool {
         let is_ending = (self.executor.is_ending)();
         if is_ending {

@@ -28,7 +28,7 @@ use crate::{
 const SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
 
-/// The note of the test controller.
+/// A number that a sync sends to the memory of the test controller, where the tests read it.
 #[derive(Debug)]
 struct Count(u32);
 
@@ -37,7 +37,7 @@ impl Note for Count {
     type Fresh = u32;
 }
 
-/// Returns status code and body of an answer. Arguments: method, last segment of the path, body of the request.
+/// A function from method, last segment of the path and body of a request to the status code and the body of the answer.
 type Script = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
 
 struct World {
@@ -153,7 +153,7 @@ fn status(reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "reason": reason, "message": message})
 }
 
-/// Adopts a Pod, creates Pods, and deletes the adopted Pod.
+/// Returns a sync that adopts the Pod `orphan`, creates `creates` Pods, and deletes the adopted Pod.
 fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed> {
     async move |io: Io<'_, Count>| {
         io.note(Count(1));
@@ -314,7 +314,7 @@ async fn an_adopted_child_is_not_mistaken_for_the_child_of_a_lost_create() {
     assert_eq!(behind(&["orphan", "made"]), None);
 }
 
-/// Writes the same object twice.
+/// Patches the Pod `a` twice, and records the version after the first patch as an Event.
 async fn twice(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let body = || io.body(|| json!({"metadata": {"labels": {"a": "b"}}}));
     let request = || Request::patch(PODS, &pod("a").0, Patch::Merge, body()).role(Role::Child);
@@ -351,7 +351,7 @@ fn a_forecast_without_requests_has_no_account() {
     assert!(forecast(Timestamp::UNIX_EPOCH, notes).account.is_none());
 }
 
-/// Reads the metadata of an object, pauses, and observes again.
+/// Reads the metadata of an object, pauses for 10 to 15 seconds, and observes again.
 async fn asks(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
     io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
@@ -426,7 +426,7 @@ async fn a_deletion_is_awaited_once_the_server_confirms_it() {
     }
 }
 
-/// A subject whose object and children must not be read.
+/// A subject that panics when its object or its children are read.
 struct Nameless(Mutex<Vec<u32>>);
 
 impl Subject<Count> for Nameless {
@@ -471,7 +471,7 @@ async fn no_more_members_than_permitted_are_in_flight() {
     assert_eq!((clock.instant() - begun).as_secs(), 2);
 }
 
-/// A sync may await requests, pauses and groups of both. Anything else would block the sync for ever, in a forecast as well.
+/// A sync may await requests, pauses and groups of requests. Anything else would block it for ever, in a forecast as well.
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "awaits something other")]
 async fn a_sync_that_awaits_anything_but_io_is_a_bug() {

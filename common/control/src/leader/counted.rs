@@ -4,7 +4,6 @@ use crate::metrics::{Counter, Gauge, Metrics, Stability};
 
 use super::Settings;
 
-/// Counters of probations, by result.
 pub(super) struct Probations {
     pub(super) begun: Counter,
     pub(super) passed: Counter,

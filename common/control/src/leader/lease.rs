@@ -30,7 +30,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether upstream considers the records equal: times are compared in whole seconds.
+    /// Whether the records are equal as upstream compares them: with times in whole seconds.
     pub(super) fn looks_like(&self, other: &Self) -> bool {
         let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
         self.holder == other.holder
@@ -53,13 +53,13 @@ impl Record {
 /// A Lease: its metadata as the server sent them, and its record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lease {
-    /// Metadata, written back as received.
+    /// Members of `metadata` as received, without `managedFields`. A write sends them back, so that unknown members stay.
     pub metadata: Map<String, Value>,
-    /// The fields of `spec`.
+    /// The fields of `spec` that this crate knows. A write drops other fields.
     pub record: Record,
 }
 
-/// Encodes a Lease for a write. Contains all five fields, also an empty holder.
+/// Encodes a Lease for a write. The body contains all five fields of the record, even an empty holder.
 pub(super) fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
     let mut metadata = lease.metadata.clone();
     metadata.insert("namespace".to_owned(), json!(namespace));
@@ -79,7 +79,7 @@ pub(super) fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
 
 /// Decodes a Lease. Missing fields count as empty.
 pub(super) fn read(bytes: &[u8]) -> Result<Lease, String> {
-    /// Metadata stay undecoded, so that unknown fields are written back.
+    /// A Lease with undecoded metadata, so that a write sends back unknown members.
     #[derive(Deserialize)]
     struct Received {
         metadata: Map<String, Value>,

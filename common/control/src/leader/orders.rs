@@ -13,7 +13,7 @@ pub(super) enum Order {
     Release,
 }
 
-/// Ends an election. Dropping the handle does not end the election.
+/// A handle that ends an election. Dropping the handle does not end the election.
 #[derive(Clone, Debug)]
 pub struct Stop(pub(super) channel::Sender<Order>);
 
@@ -27,13 +27,13 @@ impl Stop {
         });
     }
 
-    /// Ends leadership and releases the Lease. The caller ensures that nothing in this process can write any more.
+    /// Ends leadership and releases the Lease. The caller ensures that nothing in this process can still write.
     pub fn release(&self) {
         self.0.send_replace(Order::Release);
     }
 }
 
-/// Reports that a standby of another version asks for the Lease of this process.
+/// A handle that reports when a standby of another version asks for the Lease of this process.
 #[derive(Clone, Debug)]
 pub struct Question(pub(super) channel::Receiver<bool>);
 

@@ -20,23 +20,23 @@ use serde_json::{Value, json};
 use super::lease::{Lease, Record};
 use crate::duration;
 
-/// The term that the other annotations describe: JSON with the holder and the number of transitions.
+/// Annotation with the term that the other annotations describe: JSON with the holder and the number of transitions.
 pub const TERM: &str = "nonet/term";
-/// The version of the leader.
+/// Annotation with the version of the leader.
 pub const VERSION: &str = "nonet/version";
-/// Proven versions that led before, the latest first.
+/// Annotation with the proven versions that led before, separated by commas, the latest first.
 pub const PRECEDED_BY: &str = "nonet/preceded-by";
-/// The time that the leader has to lead until its version is proven. Absent if the version is proven.
+/// Annotation with the time that the leader has to lead until its version is proven. Absent if the version is proven.
 pub const PROBATION: &str = "nonet/probation";
-/// Versions that failed, the latest first: they crashed or lost the Lease on probation, or did not take a Lease reserved for
-/// them.
+/// Annotation with the versions that failed, the latest first: they crashed or lost the Lease on probation, or did not take a
+/// Lease that was reserved for them.
 pub const FAILED: &str = "nonet/failed";
-/// The standby that asks for the Lease, as JSON.
+/// Annotation with the standby that asks for the Lease, as JSON.
 pub const ASKS: &str = "nonet/asks";
-/// The standby for which the Lease was released, as JSON.
+/// Annotation with the standby that is to take the released Lease, as JSON.
 pub const RESERVED: &str = "nonet/reserved";
 
-/// How long other candidates leave a released Lease to the standby for which it is reserved.
+/// How long other candidates leave a reserved Lease to the standby that has asked for it.
 pub const RESERVATION: Duration = Duration::from_secs(5);
 /// How many lease durations a failed version leaves an available Lease to other candidates.
 const HOLDS_BACK: u32 = 2;
@@ -57,7 +57,7 @@ pub struct Probation {
 pub struct Applicant {
     /// Holder identity of the standby.
     pub identity: String,
-    /// Version of the standby.
+    /// Version of the standby, in the form of [`Probation::version`].
     pub version: String,
 }
 
@@ -68,14 +68,14 @@ struct Office {
     transitions: i64,
 }
 
-/// The version of a leader and of its predecessors.
+/// The version of one leader, and the versions of its predecessors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Term {
     /// Version of the leader.
     pub version: String,
     /// Proven versions that led before, the latest first.
     pub preceded_by: Vec<String>,
-    /// Whether the leader's version is not proven yet.
+    /// True until the version of the leader is proven.
     pub on_probation: bool,
 }
 
@@ -86,9 +86,9 @@ pub struct Annotations {
     pub term: Option<Term>,
     /// Versions that failed, the latest first.
     pub failed: Vec<String>,
-    /// The standby that asks for the Lease.
+    /// The standby that asks for the Lease; `None` if no standby asks.
     pub asks: Option<Applicant>,
-    /// The standby for which the Lease was released.
+    /// The standby that is to take the released Lease; `None` if all candidates may take it.
     pub reserved_for: Option<Applicant>,
 }
 
@@ -115,7 +115,7 @@ impl Annotations {
         Self { term, failed, asks: applicant(ASKS), reserved_for: applicant(RESERVED) }
     }
 
-    /// Returns the standing of a version while this process does not hold the Lease.
+    /// Returns the relation of a version to a Lease that this process does not hold.
     pub fn standing_of(&self, version: &str) -> Standing {
         let has_failed = self.failed.iter().any(|failed| failed == version);
         match &self.term {
@@ -127,7 +127,7 @@ impl Annotations {
         }
     }
 
-    /// Returns the standby that gets the Lease next: one that asks for it and may have it.
+    /// Returns the standby that has asked for the Lease and may have it; `None` if there is none.
     pub fn successor(&self) -> Option<&Applicant> {
         self.asks.as_ref().filter(|applicant| self.standing_of(&applicant.version).may_ask())
     }
@@ -147,7 +147,7 @@ impl Annotations {
 
     /// Returns the version that fails if a candidate of another version takes the Lease in the state `record`.
     ///
-    /// A leader that released the Lease on probation was stopped. This says nothing about its version.
+    /// A leader on probation that released the Lease was stopped, which says nothing about its version.
     fn failure(&self, record: &Record) -> Option<&str> {
         if record.holder.is_empty() {
             return self.reserved_for.as_ref().map(|heir| &*heir.version);
@@ -187,7 +187,7 @@ impl Term {
 pub enum Standing {
     /// The last holder recorded no version, so that versions do not matter.
     Unrelated,
-    /// The leader's version, or a proven version that led before. It may follow the leader at any time.
+    /// The proven version of the leader, or a proven version that led before. Its candidates may take over at any time.
     Proven,
     /// The leader's version, which is not proven yet.
     OnProbation,
@@ -197,7 +197,7 @@ pub enum Standing {
     New {
         /// Version of the leader.
         leader: String,
-        /// Whether the leader's version is not proven yet.
+        /// True until the version of the leader is proven.
         leader_on_probation: bool,
     },
 }
@@ -216,14 +216,13 @@ pub struct Accession {
     pub term: Term,
     /// Versions that failed, the latest first.
     pub failed: Vec<String>,
-    /// The version that failed in the term before.
+    /// The version that failed in the term before; `None` if the version of that term did not fail.
     pub condemned: Option<String>,
 }
 
-/// Writes the annotations of a leader's term into its Lease, whose record is complete. Removes requests and reservations, which
-/// have been granted or are outdated.
+/// Writes the annotations of a leader's term into its Lease. The record of the Lease must already describe the term.
 ///
-/// A proven version is removed from the failed versions.
+/// Removes the request of a standby and the reservation, and removes a proven version from the failed versions.
 pub fn sign(lease: &mut Lease, term: &Term, probation: &Probation) {
     let mut failed = Annotations::read(lease).failed;
     failed.retain(|version| term.on_probation || *version != term.version);
@@ -237,7 +236,7 @@ pub fn sign(lease: &mut Lease, term: &Term, probation: &Probation) {
     annotate(lease, FAILED, joined(&failed));
 }
 
-/// Writes the failed versions into a Lease.
+/// Replaces the list of failed versions in a Lease.
 pub fn condemn(lease: &mut Lease, failed: &[String]) {
     annotate(lease, FAILED, joined(failed));
 }
@@ -301,7 +300,7 @@ mod tests {
         Probation { version: version.to_owned(), time: Duration::from_mins(1) }
     }
 
-    /// A Lease as a leader writes it in this term.
+    /// Returns a Lease with this holder and the annotations of this term.
     fn signed(holder: &str, term: &Term) -> Lease {
         let mut lease = Lease { record: record(holder), ..Lease::default() };
         sign(&mut lease, term, &probation(&term.version));
@@ -392,7 +391,8 @@ mod tests {
 
     #[test]
     fn a_new_term_follows_from_the_last_term() {
-        // Last term, whether its holder released the Lease, failed versions, new leader; expected term, expected failed version.
+        // Columns: last term, whether its holder released the Lease, failed versions, new leader; expected term and failed
+        // version.
         for (last, released, failed, version, expected, condemned) in [
             (None, true, &[][..], A, term(A, &[], false), None),
             (None, false, &[], A, term(A, &[], false), None),
@@ -401,18 +401,18 @@ mod tests {
             (Some(term(A, &[], false)), true, &[], B, term(B, &[A], true), None),
             (Some(term(A, &[], false)), false, &[], B, term(B, &[A], true), None),
             (Some(term(B, &[A], false)), true, &[], C, term(C, &[B, A], true), None),
-            // The same version again.
+            // The version of the last term takes the Lease again.
             (Some(term(B, &[A], false)), false, &[], B, term(B, &[A], false), None),
             (Some(term(B, &[A], true)), false, &[], B, term(B, &[A], true), None),
             (Some(term(B, &[A], true)), true, &[], B, term(B, &[A], true), None),
-            // A version crashes on probation, or is stopped.
+            // Version B crashes on probation, or is stopped.
             (Some(term(B, &[A], true)), false, &[], A, term(A, &[], false), Some(B)),
             (Some(term(B, &[A], true)), true, &[], A, term(A, &[], false), None),
             (Some(term(B, &[A], true)), false, &[], C, term(C, &[A], true), Some(B)),
-            // A rollback.
+            // A rollback from version B to version A.
             (Some(term(B, &[A], false)), true, &[], A, term(A, &[B], false), None),
             (Some(term(B, &[A], false)), false, &[], A, term(A, &[B], false), None),
-            // A failed version without other candidates.
+            // A failed version takes the Lease, because there are no other candidates.
             (Some(term(A, &[], false)), false, &[B], B, term(B, &[A], true), None),
         ] {
             let holder = if released { "" } else { "x" };

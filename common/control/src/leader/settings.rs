@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::probation::Probation;
 use crate::{clock::Clock, duration};
 
-/// The most by which jitter lengthens a wait between attempts, as a factor of the retry period. Upstream:
+/// Upper limit of the jitter added to a wait between attempts, as a factor of the wait. Upstream:
 /// `leaderelection.JitterFactor`.
 pub(super) const JITTER: f64 = 1.2;
 
@@ -18,9 +18,9 @@ pub struct Settings {
     pub namespace: String,
     /// Holder identity of this candidate, unique for each start. See [`identity`].
     pub identity: String,
-    /// How long other candidates wait after the last change that they saw.
+    /// How long other candidates leave the Lease to its holder after the last change that they observed.
     pub lease_duration: Duration,
-    /// How long a leader may write after the sending of its last successful renewal.
+    /// How long a leader may write after it has sent its last successful renewal.
     pub renew_deadline: Duration,
     /// The wait between attempts, before jitter.
     pub retry_period: Duration,

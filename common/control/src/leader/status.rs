@@ -25,7 +25,7 @@ const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 /// A view of an election's state. Clones share the state.
 #[derive(Clone)]
 pub struct Status {
-    /// Updated by the election after each attempt.
+    /// The shared state, which the election updates after each attempt.
     pub(super) state: Arc<Mutex<State>>,
     pub(super) clock: Clock,
     pub(super) settings: Settings,
@@ -54,7 +54,7 @@ impl State {
 }
 
 impl Status {
-    /// Whether this process is the leader.
+    /// True from the acquisition of the Lease until the end of this leader's term.
     pub fn is_leading(&self) -> bool {
         self.state.lock().leading
     }
@@ -118,8 +118,8 @@ impl Status {
         self.state.lock().last_error.clone()
     }
 
-    /// Fails if this process leads and its last renewal is older than the lease duration plus 20 seconds. The process hangs then.
-    /// A standby is always healthy.
+    /// Fails if this process leads and its last renewal is older than the lease duration plus 20 seconds, which means that the
+    /// process hangs. A standby is always healthy.
     pub fn healthy(&self) -> Result<(), String> {
         let state = self.state.lock();
         let renewed = state.renewed.filter(|_| state.leading);
@@ -130,9 +130,9 @@ impl Status {
         Ok(())
     }
 
-    /// Fails while the version of this process is not proven: on a leader on probation, and on a standby whose version has not
-    /// led or has failed. Standbys of the leader's version, if proven, and of its proven predecessors can follow at once and are
-    /// ready.
+    /// Fails while the version of this process is not proven: on a leader on probation, and on a standby of a version that has
+    /// not led or has failed. A standby is ready if it has the leader's version, or the version of a predecessor, and this
+    /// version is proven: it can follow the leader at once.
     pub fn ready(&self) -> Result<(), String> {
         let Some(Probation { version, time }) = &self.settings.probation else { return Ok(()) };
         let state = self.state.lock();

@@ -16,7 +16,7 @@ use crate::{
     succession::{self, WrittenVersions},
 };
 
-/// The current time on both clocks.
+/// The current time on the monotonic clock and on the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     /// Monotonic time, to measure waits.
@@ -25,7 +25,7 @@ pub(super) struct Moment {
     pub(super) wall: Timestamp,
 }
 
-/// The memory of a candidate between attempts.
+/// The state that a candidate keeps between its attempts.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     identity: String,
@@ -34,7 +34,7 @@ pub(super) struct Memory {
     observed: Option<(Lease, Instant)>,
     /// The record as last read, to detect changes. Own writes do not update it.
     read: Option<Record>,
-    /// The versions that the last holder wrote, as left in the Lease at its release; `None` if it left none.
+    /// The versions that the last holder wrote and left in the Lease at its release; `None` if the Lease contains none.
     pub(super) left: Option<WrittenVersions>,
     /// `None` if versions do not matter.
     probation: Option<Probation>,
@@ -46,7 +46,7 @@ pub(super) struct Memory {
     pub(super) condemned: Option<String>,
     /// The standby that asked for the Lease and may have it, until the election has reported it.
     pub(super) applicant: Option<Applicant>,
-    /// How long a missing Lease is left to the leader under which it was deleted. That leader may write until then.
+    /// Until when a deleted Lease is left to its last leader, which may write until then; `None` if no such Lease was deleted.
     pub(super) left_alone_until: Option<Instant>,
 }
 
@@ -92,7 +92,7 @@ impl Memory {
         is_another.then(|| *since + record.duration())
     }
 
-    /// Returns the record with which this candidate takes the Lease.
+    /// Returns the record that this candidate writes when it takes the Lease.
     fn taking(&self, now: Timestamp, transitions: i64) -> Record {
         Record {
             holder: self.identity.clone(),
@@ -110,7 +110,7 @@ impl Memory {
         }
     }
 
-    /// Begins a term: computes it from the Lease before the take-over, and writes it into the new Lease.
+    /// Begins a term: computes the term from the Lease before the take-over, and writes its annotations into the new Lease.
     fn accede(&mut self, found: &Annotations, record: &Record, lease: &mut Lease) {
         let Some(probation) = &self.probation else { return };
         let accession = found.accession(&probation.version, record);
@@ -120,7 +120,7 @@ impl Memory {
         self.sign(lease);
     }
 
-    /// Returns the Lease with a request of this standby, if the standby may ask for the Lease.
+    /// Returns the Lease with the request of this standby for it; `None` if the standby may not ask for the Lease.
     fn question(&self, lease: &Lease, found: &Annotations) -> Option<Lease> {
         let probation = self.probation.as_ref().filter(|_| self.warm && found.asks.is_none())?;
         let mut question = lease.clone();
@@ -130,12 +130,10 @@ impl Memory {
     }
 }
 
-/// A request to the API server.
+/// A request of an attempt to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
-    /// Read the Lease from the API server.
     Get,
-    /// Create the Lease.
     Create(Lease),
     /// Replace the Lease if its version has not changed.
     Replace(Lease),
@@ -155,11 +153,11 @@ impl Request {
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
-    /// The current Lease.
+    /// The Lease as read, or as the server stored it after a write.
     Lease(Lease),
     /// The Lease does not exist. Contains the error message.
     Missing(String),
-    /// Any other failure, including conflicts and lost answers.
+    /// The error message of any other failure, such as a conflict or a lost answer.
     Failed(String),
 }
 
@@ -180,9 +178,9 @@ pub(super) enum Ended {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     waiting_for: Waiting,
-    /// Whether a holder had to read its Lease before it could renew it.
+    /// Whether this candidate holds the Lease, but had to read it before the renewal.
     pub(super) slow_path: bool,
-    /// Whether a write has failed and the Lease is read again. If the Lease is deleted later, its holder has to be known.
+    /// Whether a write has failed. The Lease is then read once more, to know its holder if it is deleted later.
     was_refused: bool,
 }
 
@@ -231,7 +229,7 @@ impl Attempt {
                 memory.observed = Some((lease, now.instant));
                 ControlFlow::Break(Ended::Leads { since: sent })
             }
-            // A renewal may fail because the answer to an earlier one was lost. The holder reads the Lease.
+            // A renewal may fail because the answer to an earlier renewal was lost. The holder then reads the Lease.
             (Waiting::Renewal, Reply::Missing(_) | Reply::Failed(_)) => {
                 self.waiting_for = Waiting::Lease;
                 ControlFlow::Continue(Request::Get)
@@ -243,7 +241,7 @@ impl Attempt {
                 ControlFlow::Break(Ended::Held { by: lease.record.holder })
             }
             (Waiting::Lease, Reply::Missing(_)) => {
-                // The Lease was deleted. Its leader will create it again, and may write until it notices the deletion.
+                // The Lease was deleted. Its leader will create the Lease again, and may write until it notices the deletion.
                 let until = memory.lease_of_another_expires().max(memory.left_alone_until);
                 if let Some(until) = until.filter(|until| *until > now.instant) {
                     return ControlFlow::Break(Ended::LeftToOthers { until });
@@ -273,7 +271,7 @@ impl Attempt {
         }
     }
 
-    /// Decides whether this candidate takes the Lease.
+    /// Decides whether this candidate takes or renews the Lease that it has read, or asks its holder for it.
     fn judge(&mut self, memory: &mut Memory, mut lease: Lease, now: Moment) -> ControlFlow<Ended, Request> {
         let since = memory.note(&lease, now);
         let record = &lease.record.clone();
@@ -314,25 +312,25 @@ impl Attempt {
     }
 }
 
-/// Removes the written versions from a Lease and returns them. They count only if the Lease had no holder since their release.
+/// Removes the versions that the last holder wrote from a Lease. Returns them if the Lease had no holder since its release.
 fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<WrittenVersions> {
     let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::ANNOTATION)?;
     let left = WrittenVersions::read(note.as_str()?, record.transitions)?;
     record.holder.is_empty().then_some(left)
 }
 
-/// Returns until when a holder may write whose last successful write of the Lease was sent at `sent`.
+/// Returns the end of the time in which a holder may write after a successful write of the Lease that was sent at `sent`.
 ///
-/// Other candidates take over no earlier than a lease duration after they saw that write, which was after `sent`. Because the
-/// deadline counts from `sent` and not from the answer, two leaders are separated by the difference between lease duration and
-/// renew deadline, even if the answer was slow. `suspended` is the time for which the machine has been suspended since `sent`.
+/// Other candidates take over no earlier than a lease duration after they saw that write, which was after `sent`. The deadline
+/// counts from `sent` and not from the answer. Two leaders are therefore separated by the difference between lease duration and
+/// renew deadline, even after a slow answer. `suspended` is how long the machine has been suspended since `sent`.
 pub(super) fn holds_until(sent: Instant, suspended: Duration, renew_deadline: Duration) -> Instant {
     sent + renew_deadline.saturating_sub(suspended)
 }
 
 /// Returns the released Lease with the versions that its holder wrote; `None` if this candidate is not the holder.
 ///
-/// With a probation, the Lease is reserved for `heir`; without `heir`, for a standby that has asked for it meanwhile.
+/// With a probation, the Lease is reserved for `heir`; if `heir` is `None`, for a standby that has asked meanwhile.
 pub(super) fn given_up(
     lease: &Lease,
     memory: &Memory,

@@ -27,7 +27,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The number of clients that the server distinguishes.
 const CLIENTS: usize = 5;
 
-/// A failure of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The request does not arrive.
@@ -51,7 +50,7 @@ struct ServerState {
     writes: Vec<(usize, Value)>,
     faults: [VecDeque<Fault>; CLIENTS],
     down: [bool; CLIENTS],
-    /// Clients whose requests are never answered.
+    /// Clients that never get an answer to a request.
     mute: [bool; CLIENTS],
     /// The delay of each client's answers after its requests took effect.
     slow: [Duration; CLIENTS],
@@ -155,7 +154,7 @@ impl Server {
         self.state.lock().lease.clone().unwrap_or_default()
     }
 
-    /// Creates, replaces or deletes the Lease like an operator.
+    /// Creates, replaces or deletes (`None`) the Lease like an operator.
     fn put(&self, lease: Option<Value>) {
         let mut state = self.state.lock();
         state.version += 1;
@@ -190,7 +189,7 @@ fn status(code: u16, reason: &str) -> Response<Stream> {
     ok(code, &json!({"kind": "Status", "status": "Failure", "reason": reason, "message": reason, "code": code}))
 }
 
-/// A running candidate.
+/// A candidate that runs as a task, with the handles to observe and to stop it.
 struct Candidate {
     gate: Gate,
     stop: Stop,
@@ -233,7 +232,7 @@ fn start(
     let (stop, status, question) = (election.stop(), election.status(), election.question());
     let (runs, running) = channel::channel(());
     let task = tokio::spawn(async move {
-        // The keeper of the election's own gate must live as long as the candidate.
+        // The client of the election uses a gate that is always open. Its keeper must live as long as the candidate.
         let (_always, _runs) = (always, runs);
         election.run().await
     });
@@ -460,7 +459,7 @@ async fn a_leader_that_was_paused_resumes_with_a_closed_gate_and_does_not_renew(
     wait_open(&a).await;
     pass(SECOND).await;
     let before = server.writes(0);
-    // All timers fire only after the whole pause, as in a process that was stopped.
+    // All timers fire only after the whole 30 seconds, as in a process that was stopped.
     tokio::time::advance(SECOND * 30).await;
     assert!(!a.gate.is_open());
     assert_eq!(a.task.await.unwrap(), End::Lost);
@@ -522,7 +521,7 @@ async fn unknown_metadata_of_a_lease_is_written_back() {
     assert_eq!(lease["spec"].get("strategy"), None);
 }
 
-/// With any lost requests and answers, at most one gate is open at a time, and one candidate leads in the end.
+/// With random losses of requests and answers, at most one gate is open at a time, and one candidate leads in the end.
 /// COMMON-45.
 #[tokio::test(start_paused = true)]
 async fn no_two_candidates_ever_lead_at_once() {
@@ -626,7 +625,7 @@ async fn a_leader_with_slow_answers_keeps_leading_and_stops_well_before_another_
     server.state.lock().slow[0] = Duration::from_millis(4900);
     pass(SECOND * 61).await;
     assert!(a.gate.is_open(), "slow answers within the time-out renew the lease: {}", a.status.last_error());
-    // The server receives the next renewal. After that, only the answer on its way arrives.
+    // The server answers one more renewal, slowly. It answers no request after that one.
     let writes = server.writes(0);
     while server.writes(0) == writes {
         pass(Duration::from_millis(1)).await;
@@ -669,7 +668,7 @@ async fn a_renewal_during_a_suspension_counts_from_its_sending() {
     while server.writes(0) == writes {
         pass(Duration::from_millis(1)).await;
     }
-    // The answer is on its way. A suspension of 6 s lies between the request and the answer.
+    // The server has received a renewal. The machine is suspended for 6 s before the answer arrives.
     server.state.lock().mute[0] = true;
     a.clock.suspend(SECOND * 6);
     pass(SECOND * 2).await;

@@ -1,7 +1,7 @@
 //! A watch that notices at once when the Lease is released, or when a standby asks for it.
 //!
-//! A released Lease has an empty holder, or does not exist. All other events are ignored: attempts read the Lease to decide
-//! whether it has expired, and whether a request is granted. Without the right to watch, the attempts poll.
+//! A released Lease has an empty holder, or does not exist. Other events are ignored: attempts read the Lease to decide whether
+//! it has expired, and whether a standby may have it. Without the permission to watch, a candidate polls the Lease.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,14 +28,14 @@ pub(super) struct LeaseWatch {
     _task: JoinSet<()>,
 }
 
-/// Observations that the election has not processed yet.
+/// Observations of the watch that the election has not processed yet.
 #[derive(Default)]
 pub(super) struct Seen {
     /// When the deleted Lease expires; `None` unless the Lease was deleted while a candidate held it.
     pub(super) deleted_until: Mutex<Option<Instant>>,
-    /// The Lease became available.
+    /// Is notified when the Lease becomes available.
     pub(super) release: Notify,
-    /// A standby asks for the Lease.
+    /// Is notified when a standby asks for the Lease.
     pub(super) question: Notify,
 }
 

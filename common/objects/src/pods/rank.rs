@@ -10,15 +10,15 @@ use crate::meta::Uid;
 /// A Pod that may be deleted, with the criteria of its rank that the Pod itself does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// The Pod to rank.
+    /// The Pod, which contains all other criteria: node, phase, readiness, restarts and age.
     pub pod: &'a Pod,
     /// Deletion cost; 0 for all Pods if the feature gate `PodDeletionCost` is off.
     pub cost: i32,
-    /// Number of active Pods on the same node whose controllers have the same owner, including this Pod.
+    /// Number of active Pods on the same node, including this Pod, whose controllers have a common owner.
     pub colocated: usize,
 }
 
-/// Sort key of the rules that come before all rules with times.
+/// Sort key of the rules before the rules about times: node, phase, readiness, deletion cost, and colocated Pods.
 type First = (bool, u8, bool, i32, Reverse<usize>);
 
 /// Sort key: unassigned Pods before assigned ones, then by phase, then Pods that are not ready before ready ones.
@@ -36,7 +36,7 @@ fn latest_first(time: Option<Timestamp>) -> (bool, Reverse<Option<Timestamp>>) {
     (time.is_some(), Reverse(time))
 }
 
-/// Returns the order of deletion without ranks, as positions in `pods`. The first Pod is deleted first.
+/// Returns the order in which Pods are deleted, as positions in `pods`, without deletion costs and colocated Pods.
 ///
 /// The UID decides between Pods that are otherwise equal. Upstream: `pkg/controller`, `ActivePods`.
 pub fn sort_for_deletion(pods: &[&Pod]) -> Vec<usize> {
@@ -49,12 +49,12 @@ pub fn sort_for_deletion(pods: &[&Pod]) -> Vec<usize> {
     order
 }
 
-/// Returns the order of deletion with ranks, as positions in `candidates`. The first Pod is deleted first.
+/// Returns the order in which Pods are deleted, as positions in `candidates`, by all rules. The first Pod is deleted first.
 ///
-/// Times are compared by the magnitude of the age at `now` ([`log2_bucket`]). Within a magnitude the UID decides, so that the
-/// choice between Pods of similar age is random. Upstream's relation is not transitive there, because Pods with exactly the same
-/// time fall through to the next rule. No sort can respect every pair of such a relation. The order of this function is total,
-/// and respects every pair that differs in magnitude or in a rule before the times. Within a magnitude, Pods with the same time
+/// Times are compared by the magnitude of the age at `now` ([`log2_bucket`]). Between ages of one magnitude the UID decides, so
+/// that the choice is random. Upstream's relation is not transitive within a magnitude, because Pods with exactly the same time
+/// fall through to the next rule. No sort can respect every pair of such a relation. The order of this function is total. It
+/// respects every pair that differs in magnitude or in a rule before the times. Within a magnitude, Pods with the same time
 /// form a group, and groups are ordered by their smallest UID. Upstream: `pkg/controller`, `ActivePodsWithRanks`.
 pub fn rank_for_deletion<'a>(candidates: &[Candidate<'a>], now: Timestamp) -> Vec<usize> {
     let mut keys: Vec<Key<'a>> =
@@ -73,7 +73,7 @@ pub fn log2_bucket(time: Timestamp, now: Timestamp) -> i32 {
     if age <= 0 { -1 } else { age.ilog2() as i32 }
 }
 
-/// Sort key of a candidate. The fields are compared in order; the last two only serve to form the groups.
+/// Sort key of a candidate. The fields are compared in order. The last two fields only serve to form the groups.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
     first: First,
@@ -110,7 +110,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Forms groups of keys with equal `by`, and calls `set` for each key with the smallest UID of its group.
+/// Groups the keys with equal results of `by`, and calls `set` for each key with the smallest UID of its group.
 fn group<'a, K: Ord>(keys: &mut [Key<'a>], by: impl Fn(&Key<'a>) -> K, mut set: impl FnMut(&mut Key<'a>, &'a Uid)) {
     keys.sort_by_key(&by);
     for members in keys.chunk_by_mut(|a, b| by(a) == by(b)) {

@@ -1,4 +1,4 @@
-//! Decoding of Pods from JSON and protobuf. Fields that are not declared here are skipped.
+//! Decodes Pods from JSON and protobuf. Fields that the structs of this module do not declare are skipped.
 
 use std::borrow::Cow;
 

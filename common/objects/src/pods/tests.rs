@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::meta::{Annotations, Uid};
 
-/// The current time in these tests.
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
@@ -272,7 +271,7 @@ fn reads_missing_and_unusual_fields() {
     }
 }
 
-/// Upstream's comparison of two times. `None` if they are equal.
+/// Compares two times as upstream does; `None` if the times are equal.
 fn by_age(a: (Option<Timestamp>, &Uid), b: (Option<Timestamp>, &Uid)) -> Option<Ordering> {
     match (a.0, b.0) {
         (x, y) if x == y => None,
@@ -282,7 +281,7 @@ fn by_age(a: (Option<Timestamp>, &Uid), b: (Option<Timestamp>, &Uid)) -> Option<
     }
 }
 
-/// Upstream's rules 1 to 5, which come before the times.
+/// Compares two Pods by upstream's rules 1 to 5, which come before the rules about times.
 fn before_times(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let phase = |pod: &Pod| match pod.phase {
         Phase::Running => 2,
@@ -297,7 +296,7 @@ fn before_times(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
         .then(b.colocated.cmp(&a.colocated))
 }
 
-/// Upstream's relation between two Pods, rule by rule.
+/// Compares two Pods by all of upstream's rules, in their order.
 fn upstream(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let first = before_times(a, b);
     if first.is_ne() {
@@ -315,7 +314,7 @@ fn upstream(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
         .then_with(|| by_age((p.meta.created, &p.meta.uid), (q.meta.created, &q.meta.uid)).unwrap_or(Ordering::Equal))
 }
 
-/// Upstream's relation without decisions by UID, which the order must respect for every pair of a list.
+/// Compares two Pods by the rules that decide without UIDs. A sorted list must respect the result for every pair.
 fn decisive(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let magnitude = |time: Option<Timestamp>| time.map(|time| log2_bucket(time, now()));
     let (p, q) = (a.pod, b.pod);
@@ -357,7 +356,7 @@ fn any_pod() -> impl Strategy<Value = (Pod, usize)> {
     )
 }
 
-/// Pods with distinct UIDs in random order.
+/// Generates 2 to `most` Pods with distinct UIDs in random order.
 fn any_pods(most: usize) -> impl Strategy<Value = Vec<(Pod, usize)>> {
     (prop::collection::vec(any_pod(), 2..=most), Just((0..most).collect::<Vec<_>>()).prop_shuffle()).prop_map(
         |(mut pods, uids)| {

@@ -12,11 +12,11 @@ use crate::{
 /// The fields of a new revision except its data.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRevision<'a> {
-    /// `metadata.name` of the new revision.
+    /// `metadata.name` of the new revision: the name of the owner and a hash.
     pub name: &'a str,
-    /// Number of the new revision; its field is `revision`.
+    /// Value of the field `revision`. The newest revision has the highest number.
     pub number: i64,
-    /// Key of the label with the hash, and the hash.
+    /// Key and value of the label that contains the hash of the revision.
     pub hash: (&'a str, &'a str),
     /// Annotations of the owner, which are copied to the revision.
     pub annotations: &'a Annotations,

@@ -1,4 +1,4 @@
-//! A Pod template with the data for its revision.
+//! Pod templates of StatefulSets and DaemonSets, parsed for their revisions.
 
 use super::{Data, Numbers};
 use crate::{intern::Labels, json::Raw};
@@ -12,7 +12,7 @@ pub struct PodTemplate {
 }
 
 impl PodTemplate {
-    /// Parses a template. `numbers` applies to the data of its revision. The error names what the API server should have rejected.
+    /// Parses a template; `numbers` applies to its revision. The error names a field that the API server should have rejected.
     pub fn new(raw: Raw, numbers: Numbers) -> Result<Self, String> {
         let value = raw.value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
         for part in ["metadata", "spec"] {

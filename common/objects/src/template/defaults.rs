@@ -1,6 +1,6 @@
 //! Defaults of Pod templates: the fields that an API server of version 1.36 adds.
 //!
-//! Quantities are not handled here, because the server rounds and rewrites them before it stores anything.
+//! Quantities remain unchanged, because the server rounds and rewrites them before it stores an object.
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ pub fn spec(spec: &mut Object) {
     }
 }
 
-/// Writes both `serviceAccountName` and its deprecated name `serviceAccount`.
+/// Copies `serviceAccountName` to its deprecated name `serviceAccount`, or the other way if only the deprecated field is set.
 fn service_account(spec: &mut Object) {
     match (spec.get("serviceAccountName").cloned(), spec.get("serviceAccount").cloned()) {
         (Some(name), old) if old.as_ref() != Some(&name) => {
@@ -106,7 +106,7 @@ fn http_get(action: &mut Object) {
     default_to(action, "scheme", "HTTP");
 }
 
-/// Default mode of files in volumes with the content of API objects.
+/// Default mode of files in volumes of Secrets, ConfigMaps, the downward API and projected sources.
 const FILE_MODE: i64 = 0o644;
 
 fn volume(volume: &mut Object) {
@@ -135,7 +135,7 @@ fn volume(volume: &mut Object) {
     persistent_sources(volume);
 }
 
-/// Adds the defaults of volume sources that `PersistentVolumes` have, too.
+/// Adds the defaults of volume sources that exist both in Pods and in `PersistentVolumes`.
 pub fn persistent_sources(volume: &mut Object) {
     within(volume, "iscsi", |iscsi| default_to(iscsi, "iscsiInterface", "default"));
     within(volume, "rbd", |rbd| {

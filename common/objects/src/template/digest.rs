@@ -14,7 +14,7 @@ use crate::{
     siphash::SipHash,
 };
 
-/// Key of the digests of templates; arbitrary, but fixed.
+/// `SipHash` key for digests of templates. The value is arbitrary, and the same in every process.
 const KEY: [u64; 2] = [0x6e6f_6e65_7420_706f, 0x6420_7465_6d70_6c61];
 /// Digest of a list element or map value that is the zero value of its type.
 const ZERO: u128 = 0;
@@ -62,11 +62,11 @@ impl Kind {
 /// The result of reading a value.
 #[derive(Clone, Copy)]
 enum Node {
-    /// `null`.
+    /// JSON `null`, which means the same as an absent field.
     Null,
     /// A value that means the same as an absent field: an empty list or map, or the zero value of a type that is not a pointer.
     Zero,
-    /// Any other value, with its digest.
+    /// A value that differs from an absent field, with its digest.
     Value(u128),
 }
 
@@ -79,7 +79,7 @@ impl Node {
     }
 }
 
-/// Position of a value in the template, in order to find the label `pod-template-hash`.
+/// Position of a value in the template, needed to find the label `pod-template-hash`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Template,
@@ -134,7 +134,7 @@ impl Reader {
         self.unless_zero(value == 0, || Kind::Integer.digest(&[&value.to_le_bytes()]))
     }
 
-    /// Returns the reader for the elements of this list or map.
+    /// Returns the reader for the elements of this value, which is a list or a map as `wrapper` says.
     fn element(self, wrapper: Wrapper) -> Self {
         let shape = self.shape.filter(|shape| shape.wrapper == wrapper).map(|shape| Shape::plain(shape.base));
         Self { shape, place: Place::Elsewhere }
@@ -186,7 +186,7 @@ impl<'de> Visitor<'de> for Reader {
                 Ok(time) => Node::Value(Kind::Time.digest(&[&time.as_nanosecond().to_le_bytes()])),
                 Err(_) => self.unless_zero(value.is_empty(), text),
             },
-            // An absent field means the number 0 here, which differs from an empty string.
+            // For this type, an absent field means the number 0, which differs from an empty string.
             Some(Base::IntOrString) => Node::Value(text()),
             _ => self.unless_zero(value.is_empty(), text),
         })
@@ -216,7 +216,7 @@ impl<'de> Visitor<'de> for Reader {
             let zero = (is_map && matches!(node, Node::Zero)).then_some(ZERO);
             members.push((name, node.present().or(zero)));
         }
-        // The last of several members with the same name counts. It comes first after the reversal, and the sort is stable.
+        // Of several members with the same name, the last counts. The reversal puts it first, and the sort is stable.
         members.reverse();
         members.sort_by_key(|(name, _)| *name);
         members.dedup_by_key(|(name, _)| *name);
@@ -234,7 +234,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 }
 
-/// Reads the name of a member. Gives its digest and the reader of its value, or `None` for the label `pod-template-hash`.
+/// Reads the name of a member. Returns the digest of the name and the reader of the value; `None` for `pod-template-hash`.
 struct Name(Reader);
 
 impl<'de> DeserializeSeed<'de> for Name {

@@ -181,7 +181,7 @@ fn hashes_match_upstream() {
     }
 }
 
-/// Arbitrary JSON of limited depth.
+/// Generates JSON values with at most four levels of nesting.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -234,7 +234,7 @@ fn scramble(value: &Value, seed: &mut u64) -> String {
     }
 }
 
-/// Whether two values of unknown type mean the same: the definition of equality, implemented without digests.
+/// Whether two values of unknown type mean the same, computed without digests.
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     fn something(v: Option<&Value>) -> Option<&Value> {
         v.filter(|v| !v.is_null() && v.as_array().is_none_or(|list| !list.is_empty()))

@@ -40,7 +40,7 @@ impl<'de> Value<'de> {
         Ok(Entries { rest: Fields(self.datum.bytes()?), message, wanted, parent: None, next: None })
     }
 
-    /// Returns the JSON text in a field of bytes; `null` if it is empty.
+    /// Returns the JSON text in a field of bytes; `null` if the field is empty.
     fn json(self) -> Result<&'de [u8], Error> {
         let raw = only(self.datum.bytes()?, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
         Ok(if raw.is_empty() { b"null" } else { raw })
@@ -186,11 +186,11 @@ impl<'de> Deserializer<'de> for Value<'de> {
 struct Wanted {
     /// Names of the fields; `None` if the projection does not declare its fields.
     names: Option<&'static [&'static str]>,
-    /// Set of field numbers with one bit for each number below 64. The few fields with larger numbers are always presented.
+    /// Set of field numbers with one bit for each number below 64. The few fields with larger numbers are always in the set.
     numbers: u64,
 }
 
-/// Recently computed sets: address of the message, hash of the names, and field numbers.
+/// Cache of sets of field numbers: for each slot, the address of the message, a hash of the names, and the field numbers.
 type Computed = [(usize, usize, u64); 64];
 
 thread_local! {
@@ -203,9 +203,9 @@ impl Wanted {
         Self { names, numbers }
     }
 
-    /// Returns the numbers of the fields with these names and of all inlined messages. Cached for each projection.
+    /// Returns the numbers of all fields with these names and of all inlined messages. Caches the result for each projection.
     fn numbers(message: &'static Message, names: &'static [&'static str]) -> u64 {
-        // Slices of different lengths may start at the same address.
+        // The key contains the length, because slices of different lengths may start at the same address.
         let key = (std::ptr::from_ref(message).addr(), names.as_ptr().addr() ^ names.len().rotate_right(8));
         let slot = ((key.0 >> 5) ^ (key.1 >> 4)) % 64;
         COMPUTED.with(|computed| {
@@ -227,18 +227,18 @@ impl Wanted {
     }
 }
 
-/// The wanted fields of a message, as the entries of a JSON object.
+/// The fields of a message that the projection declares, as the entries of a JSON object.
 struct Entries<'de> {
     rest: Fields<'de>,
     message: &'static Message,
     wanted: Wanted,
-    /// Rest of the message in which this one is inlined.
+    /// Rest of the outer message, while the fields of an inlined message are read.
     parent: Option<(Fields<'de>, &'static Message)>,
     next: Option<(&'static Field, Datum<'de>)>,
 }
 
 impl<'de> Entries<'de> {
-    /// Returns the next wanted field.
+    /// Returns the next field that the projection declares. Enters and leaves inlined messages.
     fn advance(&mut self) -> Result<Option<(&'static Field, Datum<'de>)>, Error> {
         loop {
             let Some((number, datum)) = self.rest.next()? else {
@@ -268,7 +268,7 @@ impl<'de> Entries<'de> {
         }
     }
 
-    /// Returns the value of the next field, if it has the same number as `field`.
+    /// Returns the next value of the repeated field `field`; `None` if another field follows.
     fn again(&mut self, field: &'static Field) -> Result<Option<Datum<'de>>, Error> {
         let before = self.rest;
         match self.rest.next()? {

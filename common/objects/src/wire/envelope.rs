@@ -7,7 +7,7 @@ use super::{
 
 /// Media type of the protobuf encoding.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// First bytes of every body.
+/// First bytes of every body in the protobuf encoding of Kubernetes.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The envelope of an encoded object.
@@ -53,7 +53,7 @@ impl<'a> Envelope<'a> {
 pub struct WatchEvent<'a> {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     pub kind: &'a str,
-    /// The object in its envelope.
+    /// The object that was added, changed or deleted, in its envelope.
     pub object: Envelope<'a>,
 }
 

@@ -1,6 +1,6 @@
 //! The mapping of protobuf messages to JSON: numbers, names and types of fields.
 
-/// The schema of a message.
+/// The schema of a protobuf message: its fields, and their form in JSON.
 #[derive(Debug)]
 pub struct Message {
     /// Name with group and version, for example `core/v1.Pod`.
@@ -10,9 +10,9 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns the field with a number; `None` for a field that Kubernetes 1.36 does not have.
+    /// Returns the field with this number; `None` for a field that Kubernetes 1.36 does not have.
     pub(super) fn field(&self, number: u32) -> Option<&'static Field> {
-        // In most messages, the numbers of the fields have no gaps.
+        // In most messages, the numbers have no gaps, so that the position follows from the number.
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         match self.fields.get(at).filter(|field| field.number == number) {
             Some(field) => Some(field),
@@ -21,7 +21,7 @@ impl Message {
     }
 }
 
-/// The schema of a field.
+/// The schema of one field of a protobuf message.
 #[derive(Debug)]
 pub struct Field {
     /// Field number in protobuf.
@@ -32,7 +32,7 @@ pub struct Field {
     pub count: Count,
     /// Type of each value.
     pub shape: Shape,
-    /// Meaning of the zero value.
+    /// Whether JSON contains the field if its value is the zero value of its type.
     pub zero: Zero,
 }
 
@@ -47,7 +47,7 @@ pub enum Count {
     Keyed,
 }
 
-/// The type of an encoded value.
+/// The type of a value in protobuf, and its form in JSON.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// A string in UTF-8; a string in JSON.

@@ -47,7 +47,7 @@ fn owner(kind: &str, controller: bool) -> Vec<u8> {
     message(13, &[text(1, kind), text(3, "o"), text(4, "u"), text(5, "apps/v1"), number(6, controller.into())])
 }
 
-/// A Pod as a server encodes it, including the empty strings that it encodes.
+/// Returns an encoded Pod as a server sends it, with the empty strings that a server writes.
 fn pod() -> Vec<u8> {
     let metadata = message(
         1,

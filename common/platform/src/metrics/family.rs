@@ -21,11 +21,11 @@ pub struct Labelled<M, C = fn() -> M> {
     pub(super) family: Family<Labels, M, C>,
 }
 
-/// A family of counters.
+/// Counters of one name, one for each combination of label values.
 pub type Counters = Labelled<Counter>;
-/// A family of gauges.
+/// Gauges of one name, one for each combination of label values.
 pub type Gauges = Labelled<Gauge>;
-/// A family of histograms.
+/// Histograms of one name with the same buckets, one for each combination of label values.
 pub type Histograms = Labelled<Histogram, Buckets>;
 
 /// Upper bounds of a histogram's buckets, without `+Inf`.
@@ -49,7 +49,7 @@ impl<M: Clone, C: MetricConstructor<M>> Labelled<M, C> {
         self.family.remove(&self.labels(values));
     }
 
-    /// Removes all metrics of the family. Metrics that were returned before are no longer served.
+    /// Removes all metrics of the family. Metrics that [`Labelled::with`] returned before are no longer served.
     pub fn clear(&self) {
         self.family.clear();
     }

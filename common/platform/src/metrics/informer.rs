@@ -1,4 +1,4 @@
-//! `informer_*`: the metrics of one cache, and those of its hidden objects.
+//! `informer_*`: the metrics of one cache, and the metrics of its hidden objects, which the watch does not show.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl InformerMetrics {
         }
     }
 
-    /// Creates metrics that are not served.
+    /// Creates metrics that no endpoint serves.
     pub fn unserved(resource: Resource) -> Self {
         Self::new(&Metrics::new(), resource)
     }
@@ -67,7 +67,7 @@ pub struct HiddenMetrics {
 }
 
 impl HiddenMetrics {
-    /// Creates the metrics of a resource's hidden objects.
+    /// Registers the metrics with the group and plural name of `resource` as labels.
     pub fn new(metrics: &Metrics, resource: Resource) -> Self {
         let objects = "Objects that lack the label by which they are watched and that may still exist";
         let reads = "Reads of objects that the watch does not show, by result: gone, hidden, visible, foreign or error";
@@ -80,7 +80,7 @@ impl HiddenMetrics {
         }
     }
 
-    /// Sets the number of hidden objects.
+    /// Sets the number of objects that lack the label and may still exist.
     pub fn hidden(&self, objects: usize) {
         self.objects.set(objects as f64);
     }

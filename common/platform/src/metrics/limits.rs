@@ -7,10 +7,10 @@ use std::{
     sync::Arc,
 };
 
-/// Replaces a label value that is not allowed.
+/// The value that is served in place of a label value that is not allowed, as upstream does.
 const UNEXPECTED: &str = "unexpected";
 
-/// Disabled metrics, and the allowed values of labels.
+/// The metrics that an operator has disabled, and the label values that an operator allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     disabled: BTreeSet<String>,
@@ -19,7 +19,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Disables further metrics.
+    /// Disables the metrics with these names, in addition to the metrics that are already disabled.
     #[must_use]
     pub fn without(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.disabled.extend(names);
@@ -51,7 +51,7 @@ impl Limits {
         })
     }
 
-    /// Whether every label may have any value.
+    /// Whether every label of every metric may have any value.
     pub fn allows_everything(&self) -> bool {
         self.allowed.is_empty()
     }
@@ -60,7 +60,7 @@ impl Limits {
         !self.disabled.contains(metric)
     }
 
-    /// Returns the allowed values for the labels of a metric.
+    /// Returns the allowed values for the labels of a metric, in the order of `labels`.
     pub(super) fn of(&self, metric: &str, labels: &[&str]) -> Allowed {
         let of = |label: &&str| self.allowed.get(&(metric.to_owned(), (*label).to_owned())).cloned();
         Allowed(labels.iter().map(of).collect())

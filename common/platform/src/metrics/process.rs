@@ -9,7 +9,7 @@ const TICKS: f64 = 100.0;
 /// Bytes per kB, the unit of memory sizes in `/proc/self/status`.
 const KB: f64 = 1024.0;
 
-/// A counter of seconds with fractions.
+/// A counter of seconds with a fractional part.
 type Seconds = prometheus_client::metrics::counter::Counter<f64, AtomicU64>;
 
 pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {

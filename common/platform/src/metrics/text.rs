@@ -1,4 +1,4 @@
-//! Converts the encoder's `OpenMetrics` to the text that Kubernetes components serve.
+//! Converts the `OpenMetrics` text of the encoder, `prometheus_client`, to the text that Kubernetes components serve.
 //!
 //! Prometheus text 0.0.4 gives a counter's family the same name as its samples. Upstream sorts families and series, and formats
 //! numbers as Go does. A counter whose upstream name does not end in `_total` keeps its name; in `OpenMetrics` its type is
@@ -16,7 +16,7 @@ struct Family<'a> {
     samples: Vec<Sample<'a>>,
 }
 
-/// A line with a value of a family.
+/// A line with one value of a metric family.
 struct Sample<'a> {
     name: &'a str,
     /// Labels without braces, and without `le`.
@@ -121,7 +121,7 @@ fn labels(out: &mut String, sample: &Sample<'_>) {
     out.push('}');
 }
 
-/// Formats a number as Go does (`strconv.FormatFloat(x, 'g', -1, 64)`): the values of `le` are part of upstream's series.
+/// Formats a number as Go does (`strconv.FormatFloat(x, 'g', -1, 64)`), because values of `le` are part of upstream's series.
 fn number(text: &str) -> String {
     if let Ok(n) = text.parse::<u64>()
         && n < 1_000_000

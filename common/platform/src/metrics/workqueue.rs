@@ -50,12 +50,12 @@ impl QueueMetrics {
         }
     }
 
-    /// Creates metrics that are not served, for queues without a name.
+    /// Creates metrics that no endpoint serves, for queues without a name.
     pub fn unserved() -> Self {
         Self::new(&Metrics::new(), "")
     }
 
-    /// Counts a key that has become dirty.
+    /// Counts a key that has become dirty: a worker must sync it.
     pub fn add(&self) {
         self.depth.inc();
         self.adds.inc();
@@ -77,7 +77,7 @@ impl QueueMetrics {
         self.retries.inc();
     }
 
-    /// Returns the number of dirty keys.
+    /// Returns the number of dirty keys, which workers still have to sync.
     pub fn depth(&self) -> f64 {
         self.depth.get()
     }

@@ -1,4 +1,4 @@
-//! Simulates a process in virtual time: events wait while the thread sleeps. At other times, they are handled on arrival.
+//! Simulates a process in virtual time: events wait while the thread sleeps, and are handled on arrival otherwise.
 
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
     let timer = pace.timer();
     let mut coming: Vec<(Duration, What)> = arrivals.to_vec();
     let mut works: Vec<Work> = Vec::new();
-    // Start and end of each sync.
+    // Each element is the start and the end of a sync.
     let mut working: Vec<(Duration, Duration)> = Vec::new();
     let (mut now, mut run) = (Duration::ZERO, Run::default());
     while !coming.is_empty() {

@@ -1,4 +1,4 @@
-//! Assembles control loops, their gate and their leader election over any client and any clock.
+//! Starts control loops, their leader election, and the gate that lets the loops write only while this process leads.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,34 +22,34 @@ use crate::{
     succession::Writes,
 };
 
-/// How long a shutdown waits at its end until the last Events are sent.
+/// How long a shutdown waits, after the loops have finished, for the last Events to be sent.
 const LAST_EVENTS: Duration = Duration::from_millis(250);
 
-/// Callback that receives the name and the handle of each loop that has started.
+/// Callback that receives the name and the handle of each control loop that has started.
 type Started = Arc<dyn Fn(&'static str, &Arc<dyn Running>) + Send + Sync>;
 
-/// How the loops get permission to write.
+/// How the control loops get the permission to write.
 #[derive(Clone)]
 pub enum Leadership {
-    /// Without election. The gate is open from the start.
+    /// There is no leader election: the loops may write from the start.
     Always,
-    /// Never, as in shadow mode. The gate stays closed.
+    /// The loops may never write, as in shadow mode.
     Nobody,
-    /// By leader election. The gate is open while this process holds the Lease.
+    /// Leader election decides: the loops may write while this process holds the Lease.
     Lease(leader::Settings),
-    /// By the caller, with the keeper of this gate. The writes of the loops are noted for the next leader.
+    /// The caller decides when the loops may write, by opening and closing `gate`.
     Caller {
-        /// The keeper that opens and closes `gate`.
+        /// Handle that opens and closes `gate`.
         keeper: Arc<Keeper>,
-        /// The gate that all writes of the loops pass.
+        /// The gate that every write of the loops passes; a closed gate refuses the write.
         gate: Gate,
-        /// Record of the versions that the loops write.
+        /// Record of the versions that the loops write; the next leader waits until its caches show these versions.
         writes: Writes,
     },
 }
 
 impl Leadership {
-    /// Returns keeper, gate and record of writes, from [`Self::Caller`] or new.
+    /// Returns keeper, gate and record of writes: the fields of [`Self::Caller`], or new values for the other variants.
     fn permission(&self, clock: &Clock) -> (Arc<Keeper>, Gate, Writes) {
         if let Self::Caller { keeper, gate, writes } = self {
             return (Arc::clone(keeper), gate.clone(), writes.clone());
@@ -59,25 +59,25 @@ impl Leadership {
     }
 }
 
-/// Everything that [`assemble`] needs.
+/// The parameters of [`assemble`].
 pub struct Parts {
     /// Client for the requests of the loops.
     pub client: kube::Client,
-    /// Client for the election. It has connections of its own, so that a burst of writes cannot delay a renewal.
+    /// Client for the leader election. A process separates its connections, so that a burst of writes cannot delay a renewal.
     pub lease_client: kube::Client,
     /// Source of time and randomness.
     pub clock: Clock,
-    /// Registry for the metrics of the loops, the requests and the election.
+    /// Registry for the metrics of the loops, the requests and the leader election.
     pub metrics: Metrics,
-    /// Workers, gates and tuned values that the loops read.
+    /// Numbers of workers, feature gates and `--tune` values that the loops read.
     pub settings: Arc<Settings>,
     /// Control loops to start, in this order.
     pub loops: Vec<LoopDefinition>,
-    /// Election, or another source of the permission to write.
+    /// The rule that decides when the loops may write.
     pub leadership: Leadership,
-    /// Whether a standby fills its caches. Otherwise the loops start when this process becomes the leader.
+    /// Whether a standby fills its caches. If false, the loops start only when this process becomes the leader.
     pub standby_warm: bool,
-    /// Delays the handling of watch events on the thread that runs the loops.
+    /// Rule for the sleep of an idle thread, during which several watch events arrive. By default, the thread does not sleep.
     pub pace: Pace,
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
     pub rate: Option<(f64, u32)>,
@@ -87,18 +87,18 @@ pub struct Parts {
     pub host: String,
     /// Pause before each loop starts. Jitter of up to 100 % is added.
     pub start_interval: Duration,
-    /// Source component of Events about the election.
+    /// Source component of the Events about leader election.
     pub component: &'static str,
-    /// Called with each loop after its start.
+    /// Called with the name and the handle of each control loop after its start.
     pub started: Started,
-    /// Observes the account of each sync that sends requests.
+    /// Observer of the syncs that send requests; it receives the planned requests and their outcomes.
     pub accounts: Option<Arc<dyn AccountObserver>>,
-    /// How often a leader asks the API server for signs of a second writer. Zero switches the watch for second writers off.
+    /// How often a leader searches the API server for signs of another process with the same loops; zero for never.
     pub second_writer_period: Duration,
 }
 
 impl Parts {
-    /// Returns parts with these loops over one client, without election, and with defaults for everything else.
+    /// Returns parameters without leader election, with `client` for all requests, and with defaults for all other fields.
     pub fn new(client: kube::Client, clock: Clock, loops: &[LoopDefinition]) -> Self {
         Self {
             lease_client: client.clone(),
@@ -122,10 +122,10 @@ impl Parts {
     }
 }
 
-/// Result of a shutdown.
+/// How a shutdown ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// All work was finished, and the Lease was released if it was held.
+    /// All syncs finished, and the Lease was released if this process held it.
     Clean,
     /// The loops did not finish in time. The Lease was not released and expires.
     TimedOut,
@@ -135,7 +135,7 @@ pub enum Stopped {
 
 type Loops = Arc<Mutex<Vec<(&'static str, Arc<dyn Running>)>>>;
 
-/// Control loops that run or wait to start. Dropping it stops them at once and closes the gate, but releases no Lease.
+/// Handle of running control loops. Dropping the handle stops the loops at once and closes the gate, but keeps the Lease.
 pub struct Assembly {
     keeper: Arc<Keeper>,
     gate: Gate,
@@ -143,17 +143,17 @@ pub struct Assembly {
     loops: Loops,
     sender: Option<Sender>,
     election: Option<Campaign>,
-    /// Tasks that start the loops and look for a second writer.
+    /// Tasks that start the loops and watch for other processes with the same loops.
     tasks: JoinSet<()>,
 }
 
-/// A running election with its handles.
+/// A running leader election with its handles.
 struct Campaign {
     stop: leader::Stop,
     status: leader::Status,
     question: leader::Question,
     task: JoinHandle<End>,
-    /// Keeps the gate for the requests of the election open.
+    /// Holds open the separate gate for the requests of the leader election.
     _always: Keeper,
 }
 
@@ -163,9 +163,9 @@ impl fmt::Debug for Assembly {
     }
 }
 
-/// Starts the loops, their election and the watch for second writers as tasks.
+/// Starts the control loops, their leader election and the watch for second writers as tasks.
 ///
-/// Must be called inside a tokio runtime.
+/// The function must be called inside a tokio runtime.
 pub fn assemble(parts: Parts) -> Assembly {
     let shadow = parts.settings.shadow();
     // In shadow mode the gate stays closed, so that even a loop that ignores the mode cannot write.
@@ -266,7 +266,7 @@ pub fn assemble(parts: Parts) -> Assembly {
     Assembly { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
 }
 
-/// Returns a check whether all loops have started and their caches are full. It always passes if standbys fill no caches.
+/// Returns a function that reports whether all loops have started and filled their caches; always true without `standby_warm`.
 fn warmth(loops: &Loops, count: usize, standby_warm: bool) -> impl Fn() -> bool + Send + Sync + 'static {
     let loops = Arc::clone(loops);
     move || {
@@ -276,35 +276,35 @@ fn warmth(loops: &Loops, count: usize, standby_warm: bool) -> impl Fn() -> bool 
 }
 
 impl Assembly {
-    /// Gate that all writes of the loops pass.
+    /// Returns the gate that every write of the loops passes.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// Registry of the metrics.
+    /// Returns the registry for the metrics of the loops, the requests and the leader election.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Status of the election; `None` without an election.
+    /// Returns the status of the leader election; `None` without election.
     pub fn election(&self) -> Option<&leader::Status> {
         self.election.as_ref().map(|election| &election.status)
     }
 
-    /// Names and handles of the loops that have started.
+    /// Returns the names and handles of the control loops that have started.
     pub fn loops(&self) -> Vec<(&'static str, Arc<dyn Running>)> {
         self.loops.lock().clone()
     }
 
-    /// Waits until the election ends without a shutdown, which means that the Lease was lost. Safe to cancel.
+    /// Waits until this process loses the Lease; forever without leader election. Safe to cancel.
     pub async fn lost(&mut self) {
         let Some(election) = &mut self.election else { return future::pending().await };
         let ended = (&mut election.task).await;
         tracing::debug!(?ended, "The election ended");
     }
 
-    /// Resolves when a standby of a new version asks for the Lease that this process holds. The process then has to
-    /// [shut down](Self::shutdown) and to start again as a standby.
+    /// Returns a future that ends when a standby of a new version asks for the Lease. The process must then call
+    /// [`Self::shutdown`], and start again as a standby.
     pub fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
         let question = self.election.as_ref().map(|election| election.question.clone());
         async {
@@ -316,7 +316,7 @@ impl Assembly {
     /// Waits until the syncs in progress have finished, at most for `timeout`, and then releases the Lease.
     pub async fn shutdown(mut self, timeout: Option<Duration>) -> Stopped {
         self.tasks.abort_all();
-        // A sync that waits to retry against a busy server would delay the release of the Lease.
+        // Ends all waits for retries against a busy server, because they would delay the release of the Lease.
         self.keeper.drain();
         if let Some(election) = &self.election {
             election.stop.drain();
@@ -330,7 +330,7 @@ impl Assembly {
         if let Some(sender) = &self.sender
             && self.gate.is_open()
         {
-            // Events are best effort: those that cannot be sent in this time are dropped.
+            // Events are best effort: an Event that cannot be sent within `LAST_EVENTS` is dropped.
             let _ = tokio::time::timeout(LAST_EVENTS, sender.flush()).await;
         }
         let Some(election) = &mut self.election else { return Stopped::Clean };

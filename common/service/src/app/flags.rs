@@ -27,7 +27,7 @@ use crate::{
     version,
 };
 
-/// Lease of kube-controller-manager. A program that shares it stops the built-in controllers, or is stopped by them.
+/// Name of kube-controller-manager's Lease. A program with this Lease and the built-in controllers would exclude each other.
 const BUILT_IN_LEASE: &str = "kube-controller-manager";
 
 /// Values of all flags, checked and converted.
@@ -39,11 +39,11 @@ pub struct Options {
     pub rate: Option<(f64, u32)>,
     /// Format of lists and watches, for every kind that supports it.
     pub preferred_format: Format,
-    /// Identity, Lease and times of the election. With `None`, this process always leads.
+    /// Identity, Lease and times of the leader election; `None` with `--leader-elect=false` and with `--shadow`.
     pub election: Option<leader::Settings>,
     /// Addresses, ports and TLS of the HTTP server.
     pub server: server::Settings,
-    /// Which requests need a review, and how long answers are cached.
+    /// Which HTTP requests the API server has to review, and how long its answers are cached.
     pub reviews: server::ReviewOptions,
     /// Metrics that are not served, and the values that labels may have.
     pub metrics: Limits,
@@ -53,17 +53,17 @@ pub struct Options {
     pub authentication: Option<PathBuf>,
     /// Kubeconfig of the cluster that answers `SubjectAccessReview`s; `None` for the API server of the controllers.
     pub authorization: Option<PathBuf>,
-    /// Whether every caller may read everything that is served.
+    /// Whether every caller may read everything that is served, without authentication.
     pub insecure_debug: bool,
     /// Control loops that `--controllers` chooses; at least one.
     pub loops: Vec<LoopDefinition>,
-    /// Workers, gates and tuned values that the loops read.
+    /// Numbers of workers, feature gates and `--tune` values that the loops read.
     pub settings: Settings,
     /// Pause before each loop starts. Jitter of up to 100 % is added.
     pub start_interval: Duration,
     /// How long the loops may take to finish during a shutdown. Zero sets no limit.
     pub shutdown_timeout: Duration,
-    /// Whether a standby fills its caches. Otherwise the loops start when this process becomes the leader.
+    /// Whether a standby fills its caches. If false, the loops start only when this process becomes the leader.
     pub standby_warm: bool,
     /// Number of worker threads of the runtime, 1 to 64.
     pub threads: usize,
@@ -75,11 +75,11 @@ pub struct Options {
     pub given: Vec<(String, String)>,
 }
 
-/// What a command line asks for.
+/// Result of parsing a valid command line.
 pub enum Parsed {
-    /// To run the controller with these options.
+    /// The controller is to run with these options.
     Run(Box<Options>),
-    /// To print this text and to exit with code 0.
+    /// The process has to print this text and to exit with code 0.
     Print(String),
 }
 
@@ -111,7 +111,7 @@ fn file(name: &'static str, help: impl Into<String>) -> Arg {
     flag(name, "FILE", help).value_parser(OsStringValueParser::new().map(PathBuf::from))
 }
 
-/// Returns a flag whose value is a list with commas. Repeated flags add up.
+/// Returns a flag whose value is a comma-separated list. The lists of repeated flags are joined.
 fn list(name: &'static str, help: impl Into<String>) -> Arg {
     flag(name, "LIST", help).value_delimiter(',').action(ArgAction::Append)
 }
@@ -245,7 +245,7 @@ pub fn command(definition: &Definition) -> Command {
     accepted::add(command.next_help_heading(None).arg(version), definition)
 }
 
-/// Lists feature gates and tuned values for the end of the help text.
+/// Returns the end of the help text: the feature gates and the values for `--tune`.
 fn appendix(definition: &Definition) -> String {
     let mut text = String::from("Feature gates:\n");
     for gate in definition.all_gates() {
@@ -313,7 +313,7 @@ fn options(definition: &Definition, given: &Given<'_>, identity: impl FnOnce() -
     for workers in definition.workers {
         let given: i64 = given.get(workers.name);
         ranges::check(workers.name, given)?;
-        // A negative number means no workers, which some flags allow, as upstream does.
+        // A negative number counts as 0 workers. As upstream, some flags allow 0.
         let wanted = usize::try_from(given).unwrap_or(0);
         if wanted < workers.min {
             return Err(format!("{} must be greater than {}, but got {given}", workers.name, workers.min - 1));
@@ -427,7 +427,7 @@ impl Given<'_> {
         self.option(name).unwrap_or_default()
     }
 
-    /// Returns the path that a flag names. An empty value is `None`, as upstream treats it.
+    /// Returns the path in the value of a flag; `None` for an empty value, as in upstream.
     fn path(&self, name: &str) -> Option<PathBuf> {
         self.option(name).filter(|path: &PathBuf| !path.as_os_str().is_empty())
     }

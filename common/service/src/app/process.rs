@@ -1,4 +1,4 @@
-//! The life cycle of the process: start, leading, shutdown.
+//! The life cycle of the process: start, leadership, shutdown.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     version,
 };
 
-/// First and longest pause between two attempts to reach the API server.
+/// First and longest pause between two attempts to reach the API server; each pause is twice the pause before.
 const LOOK_FIRST: Duration = Duration::from_millis(500);
 const LOOK_LAST: Duration = Duration::from_secs(30);
 /// Timeout of one attempt to reach the API server.
@@ -31,15 +31,15 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a shutdown without timeout logs that it still waits for loops.
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
-/// Returns the pace at which watch events are handled. With several threads, it never lets a thread sleep.
+/// Returns the rule for the sleep of an idle thread, during which watch events collect. With several threads, no thread sleeps.
 pub(super) fn pace(options: &Options) -> Pace {
     let is_alone = options.threads <= 1;
     if is_alone { Pace::new(options.settings.duration(&WATCH_BATCH_PERIOD)) } else { Pace::default() }
 }
 
-/// Builds the tokio runtime of the process.
+/// Builds a tokio runtime with `threads` worker threads. A single thread sleeps before it parks, for as long as `pace` says.
 pub(super) fn runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Result<Runtime> {
-    // The runtime of a single thread ignores this number.
+    // A runtime with a single thread ignores `worker_threads`.
     let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     builder.worker_threads(threads);
     if pace.is_on() {
@@ -51,7 +51,7 @@ pub(super) fn runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Re
             }
         });
     }
-    // Blocking threads do little more than DNS lookups.
+    // The blocking threads are used for little more than DNS lookups.
     builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1)).build()
 }
 
@@ -76,7 +76,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next of these signals. Safe to cancel.
+    /// Waits for the next SIGTERM or SIGINT. Safe to cancel.
     async fn asked(&mut self) {
         tokio::select! {
             biased;
@@ -86,10 +86,10 @@ impl Signals {
     }
 }
 
-/// Result of a check of `/readyz` that covers a phase of the process instead of a loop.
+/// Result of a check of `/readyz` that depends on the state of the process, such as its start, and not on a control loop.
 type Phase = Arc<Mutex<Result<(), String>>>;
 
-/// Runs until a signal, the loss of the Lease or a hand-over. An error means that the process could not start.
+/// Runs until a signal arrives, the Lease is lost, or a new version asks for the Lease. Fails if the process cannot start.
 pub(super) async fn run(
     definition: &Definition,
     options: Options,
@@ -99,7 +99,7 @@ pub(super) async fn run(
 ) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut signals = Signals::new().map_err(|error| format!("cannot register handlers for signals: {error}"))?;
     let connections = Connections::load(&options.client).await?;
-    // The election has connections of its own, so that a burst of writes cannot delay a renewal.
+    // The leader election has separate connections, so that a burst of writes cannot delay a renewal of the Lease.
     let lease_timeout = options.election.as_ref().map(leader::Settings::request_timeout).unwrap_or_default();
     let client = connections.client()?;
     let lease_client = connections.urgent_client(lease_timeout)?;
@@ -114,7 +114,7 @@ pub(super) async fn run(
     }
     let metrics = metrics(definition, &options, &clock)?;
     count_certificate(&metrics, &connections);
-    // This task ends with the process.
+    // The task that follows changes of the credentials runs until the process ends.
     tokio::spawn(Arc::clone(&connections).follow(clock.clone()));
     let (always, open) = gate::gate(clock.clone());
     always.open();
@@ -195,7 +195,7 @@ pub(super) async fn run(
     Ok(ended)
 }
 
-/// Sets up the reviews of requests, by the API server of the controllers or by the clusters of separate kubeconfigs.
+/// Sets up the reviews of HTTP requests, by the API server of the controllers or by the clusters of separate kubeconfigs.
 async fn access(definition: &Definition, options: &Options, api: &Api) -> Result<Access, client::Error> {
     let asked = async |kubeconfig: &Option<PathBuf>| match kubeconfig {
         None => Ok(api.clone()),
@@ -227,7 +227,7 @@ async fn stop(assembly: Assembly, timeout: Option<Duration>, clock: &Clock) -> S
     }
 }
 
-/// Tries to reach the API server until it answers. Any answer below status 500 counts.
+/// Tries to reach the API server until it answers. An answer with any status below 500 counts.
 async fn reach(api: &Api, reached: &Phase) {
     let mut pause = LOOK_FIRST;
     loop {
@@ -264,7 +264,7 @@ fn register_program(definition: &Definition, settings: &Settings, clock: &Clock,
     }
 }
 
-/// Registers every metric that a process can serve beside those of its loops. A process registers those that apply to it.
+/// Registers every metric that a process can serve, except the metrics of its loops, for the reference of metrics.
 pub fn register_metrics(definition: &Definition, clock: &Clock, metrics: &Metrics) {
     register_program(definition, &Settings::new(), clock, metrics);
     certificate_expiry(metrics);
@@ -272,7 +272,7 @@ pub fn register_metrics(definition: &Definition, clock: &Clock, metrics: &Metric
     server::register_metrics(metrics);
 }
 
-/// Registers the metric with the expiry of the client certificate, if there is a certificate.
+/// Registers the gauge of the client certificate's expiry, updated before each scrape. Does nothing without a certificate.
 fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
     if connections.certificate_expiry().is_none() {
         return;
@@ -286,13 +286,13 @@ fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
     });
 }
 
-/// Registers the gauge of the expiry of the client certificate.
+/// Registers and returns the gauge of the time at which the client certificate expires.
 fn certificate_expiry(metrics: &Metrics) -> Gauge {
     let help = "When the client certificate in the kubeconfig expires, in seconds since unix epoch.";
     metrics.gauge("nonet_client_certificate_expiration_timestamp_seconds", Stability::Alpha, help, &[]).with(&[])
 }
 
-/// Registers the metric with the readiness of the process.
+/// Registers the gauge of the readiness of the process, updated before each scrape.
 fn count_readiness(metrics: &Metrics, state: &server::State) {
     let ready = readiness(metrics);
     let state = state.clone();
@@ -301,13 +301,13 @@ fn count_readiness(metrics: &Metrics, state: &server::State) {
     });
 }
 
-/// Registers the gauge of the readiness of the process.
+/// Registers and returns the gauge that is 1 if every check of `/readyz` passes, else 0.
 fn readiness(metrics: &Metrics) -> Gauge {
     let help = "1 if the process is ready, 0 if it is not; /readyz names the checks that fail.";
     metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with(&[])
 }
 
-/// Returns the limits on metrics from the command line, or from the manifest that it names.
+/// Returns the limits on metrics from the command line, or from the file of `--allow-metric-labels-manifest`.
 fn limits(options: &Options) -> Result<Limits, String> {
     let limits = options.metrics.clone();
     let Some(path) = options.metrics_manifest.as_ref().filter(|_| limits.allows_everything()) else {
@@ -320,7 +320,7 @@ fn limits(options: &Options) -> Result<Limits, String> {
     limits.with_pairs(lists.iter().map(|(key, values)| (&**key, &**values))).map_err(failed)
 }
 
-// The table of exit codes in `app.rs` has this value.
+// The table of exit codes in `app.rs` states that a panic ends the process with code 2.
 const _: () = assert!(panics::EXIT_CODE == 2);
 
 #[cfg(test)]

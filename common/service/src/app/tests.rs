@@ -26,14 +26,14 @@ use crate::{
 
 const THINGS: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
 
-/// An API server that stores one Lease and accepts all other requests.
+/// An API server in memory that stores one Lease, refuses watches, and accepts all other requests.
 #[derive(Clone, Default)]
 struct World {
     lease: Arc<Mutex<Option<Value>>>,
     version: Arc<Mutex<u64>>,
-    /// User agent, method and path of all requests except those for the Lease.
+    /// User agent, and method with path, of every request except watches and requests for the Lease.
     written: Arc<Mutex<Vec<(String, String)>>>,
-    /// Seconds in the header `Retry-After` of a 429 to all requests except those for the Lease; `None` accepts them.
+    /// If set, each request outside the Lease is answered with 429 and this number of seconds in the header `Retry-After`.
     busy: Arc<Mutex<Option<u64>>>,
 }
 
@@ -100,10 +100,10 @@ impl World {
 struct Ticker {
     task: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
-    /// How long the shutdown of the loop takes.
+    /// How long `shutdown` takes before it ends the task.
     finish: Duration,
     clock: Clock,
-    /// When the caches of the loop are full.
+    /// When the loop becomes ready, because its caches are full.
     warm_at: crate::clock::Instant,
 }
 
@@ -215,7 +215,7 @@ async fn the_leader_works_and_the_standby_waits_until_the_lease_is_released() {
     assert!(world.written.lock().iter().any(|(_, call)| call == "POST /api/v1/namespaces/kube-system/events"));
 }
 
-/// A replica of this version, with a probation of one minute.
+/// Returns the parameters of a replica that has to lead for a minute until it is ready; its caches fill in `warm_up` seconds.
 fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> Parts {
     let warm_up = crate::settings::TuneValue::Duration(Duration::from_secs(warm_up));
     let probation = leader::probation::Probation { version: version.to_owned(), time: Duration::from_mins(1) };

@@ -55,8 +55,8 @@ fn pairs<'a>(flag: &str, text: &'a str) -> Result<Vec<(&'a str, &'a str)>, Strin
         .collect()
 }
 
-/// Parses `--feature-gates`. An unknown gate, and a gate of upstream that is fixed to another value here, has no effect and is
-/// reported in `warnings`.
+/// Parses `--feature-gates` into `settings`. Unknown gates, and gates of upstream that have another fixed value here, have no
+/// effect: each adds a line to `warnings`.
 pub(super) fn gates(
     known: &[FeatureGate],
     lists: &[String],
@@ -100,7 +100,7 @@ pub(super) fn gates(
     Ok(settings)
 }
 
-/// Parses the lists of `--tune`.
+/// Parses `--tune` into `settings`. A name that is not in `known` is an error.
 pub(super) fn tunes(known: &[Tune], lists: &[String], mut settings: Settings) -> Result<Settings, String> {
     for list in lists {
         for (name, value) in pairs("tune", list)? {
@@ -116,7 +116,7 @@ pub(super) fn tunes(known: &[Tune], lists: &[String], mut settings: Settings) ->
     Ok(settings)
 }
 
-/// Parses a value of the type that a tune's default has.
+/// Parses the value of a flag or of `--tune`. The default determines the type of the value.
 pub(super) fn tuned(tune: &Tune, text: &str) -> Result<TuneValue, String> {
     match tune.default {
         TuneValue::Duration(_) => duration::parse(text).map(TuneValue::Duration),

@@ -61,7 +61,6 @@ impl Visit for Fields {
     }
 }
 
-/// Content of one line.
 pub(super) struct Line<'a> {
     pub(super) metadata: &'a Metadata<'a>,
     pub(super) verbosity: u8,
@@ -70,7 +69,7 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Returns path and line number of the source. The path keeps this number of directories above the file.
+    /// Returns path and line number of the source, such as `src/store.rs:7`. The path keeps the last `directories` directories.
     fn caller(&self, directories: usize) -> String {
         let path = self.metadata.file().unwrap_or(self.metadata.target());
         let start = path.rmatch_indices('/').nth(directories).map_or(0, |(at, _)| at + 1);

@@ -80,7 +80,7 @@ fn renewal(lease: impl AsRef<[u8]>) -> String {
 
 async fn pods(api: &Api) -> Result<Vec<Controllers>, Error> {
     let mut found = Vec::new();
-    // The label of static Pods on kubeadm and most other installers, then the label on kOps.
+    // Static Pods have the first label on kubeadm and most other installers, and the second label on kOps.
     for label in ["component", "k8s-app"] {
         let query = format!("labelSelector={label}%3D{NAME}&resourceVersion=0&limit=50");
         found.extend(controllers_of_pods(&api.list(PODS, NAMESPACE, &query).await?));
@@ -101,7 +101,7 @@ fn controllers_of_pods(json: &[u8]) -> Vec<Controllers> {
         .collect()
 }
 
-/// Returns the command line of kube-controller-manager; `None` if the Pod shows no command and no arguments.
+/// Returns the command line of kube-controller-manager; `None` if the Pod shows neither a command nor arguments.
 fn command_line(containers: &[Value]) -> Option<Vec<String>> {
     let container = containers.iter().find(|container| container["name"] == NAME).or_else(|| containers.first())?;
     let words = ["command", "args"].into_iter().filter_map(|field| container[field].as_array()).flatten();

@@ -1,4 +1,4 @@
-//! How many sightings make evidence, and when they expire. No I/O, no clock.
+//! Decides how many signs of a second writer make evidence, and when they expire. Without I/O and without a clock.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,19 +7,19 @@ use std::{
 
 use crate::clock::Instant;
 
-/// Shortest time for which a sighting counts.
+/// Shortest time that a sighting of a second writer counts.
 const WINDOW: Duration = Duration::from_mins(10);
 
 /// A kind of sign that a second writer runs a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evidence {
-    /// Writes that only the loop makes, and that are not by this process.
+    /// Writes that only the loop makes, and that this process has not sent.
     Writes,
-    /// Events with the component of the loop that this process has not sent.
+    /// Events with the component of the loop, not sent by this process.
     Events,
     /// A Pod of kube-controller-manager whose arguments switch the loop on.
     Arguments,
-    /// A renewed Lease of kube-controller-manager, without a Pod that shows its loops.
+    /// A renewed Lease of kube-controller-manager, while no Pod shows its loops.
     Lease,
 }
 
@@ -37,12 +37,12 @@ impl Evidence {
         }
     }
 
-    /// Whether this evidence proves that the loop runs elsewhere. [`Evidence::Lease`] only shows that it may.
+    /// Whether this evidence proves that the loop runs elsewhere. With [`Evidence::Lease`] alone, the loop may run elsewhere.
     pub fn is_proof(self) -> bool {
         self != Self::Lease
     }
 
-    /// Returns a clause for log lines and Events.
+    /// Returns a clause for the message of an Event, in which "its" refers to the loop.
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::Writes => "objects were written with its field manager, and not by this leader",
@@ -54,7 +54,7 @@ impl Evidence {
 
     /// Returns the number of sightings within the window that make evidence.
     ///
-    /// A single write may be misread: after a user has removed a field from an object, the object shows the write before.
+    /// A single write may be misread: after a user has removed a field from an object, the object shows an earlier write.
     fn enough(self) -> usize {
         match self {
             Self::Writes => 3,
@@ -63,20 +63,20 @@ impl Evidence {
     }
 }
 
-/// Times of sightings, by index of the loop and evidence.
+/// Times of the sightings, by the index of the loop and the kind of evidence.
 pub(super) struct Evidences {
     sightings: BTreeMap<(usize, Evidence), VecDeque<Instant>>,
-    /// How long a sighting counts.
+    /// How long a sighting counts; at least [`WINDOW`].
     window: Duration,
 }
 
 impl Evidences {
-    /// Returns a value without sightings. A sighting counts for two periods, so that it lasts until the next round of requests.
+    /// Returns a record without sightings. A sighting counts for at least two periods, and so until the next round of requests.
     pub(super) fn new(period: Duration) -> Self {
         Self { sightings: BTreeMap::new(), window: WINDOW.max(period.saturating_mul(2)) }
     }
 
-    /// Records a sighting. Only as many as make evidence are kept, the latest ones.
+    /// Records a sighting. Only the latest sightings are kept, as many as make evidence.
     pub(super) fn note(&mut self, loop_index: usize, evidence: Evidence, now: Instant) {
         let sightings = self.sightings.entry((loop_index, evidence)).or_default();
         if sightings.len() == evidence.enough() {

@@ -34,7 +34,7 @@ pub(super) async fn any(api: &Api, component: &str, sent: &SentEvents) -> Result
         }
         Ok(false)
     };
-    // The server ends the watch after `timeoutSeconds`. If it does not, the watch is dropped.
+    // The server ends the watch after `timeoutSeconds`. If the server does not, this timeout drops the watch.
     tokio::time::timeout(WATCH * 2, watching).await.unwrap_or(Ok(false))
 }
 

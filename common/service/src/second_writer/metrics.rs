@@ -1,10 +1,9 @@
-//! Metrics about second writers.
+//! Metrics that report evidence of second writers.
 
 use crate::metrics::{Gauge, Gauges, Metrics, Stability};
 
 use super::Evidence;
 
-/// Gauges about second writers, for all loops of a process.
 pub(super) struct SecondWriterMetrics {
     found: Gauges,
     expected: Gauge,

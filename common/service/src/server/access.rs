@@ -1,9 +1,9 @@
 //! Authentication and authorization of requests by reviews of the API server.
 //!
 //! A `TokenReview` checks a bearer token, and a `SubjectAccessReview` checks the permission of its user. Both answers are
-//! cached for ten seconds by default. A caller with a client certificate of the right authority needs no token. A request
-//! without either has the user `system:anonymous`. Reviews are limited for each peer and in total; a request beyond the limit
-//! is answered with 429.
+//! cached for ten seconds by default. A caller with a client certificate of the configured authority needs no token. A request
+//! without certificate and token has the user `system:anonymous`. Reviews are limited for each peer and in total; a request
+//! beyond the limit is answered with 429.
 //!
 //! Upstream: delegated authentication and authorization of `k8s.io/apiserver`. Differences: the headers of a front proxy are not
 //! accepted, and the authority of client certificates is not read from the cluster.
@@ -34,15 +34,15 @@ use crate::{
     siphash::SipHash,
 };
 
-/// How long an answer is cached by default. Upstream: `--authentication-token-webhook-cache-ttl` and its siblings.
+/// How long an answer to a review is cached by default. Upstream: `--authentication-token-webhook-cache-ttl` and similar flags.
 const KEPT: Duration = Duration::from_secs(10);
-/// Capacity of each cache of answers.
+/// Maximum number of entries in each cache of answers to reviews.
 const CACHE: usize = 1024;
-/// How long a caller is exempt from the limits on reviews after a granted request.
+/// How long a caller with a granted request is exempt from the limits on reviews.
 const TRUSTED: Duration = Duration::from_mins(10);
 /// Longest accepted path, in bytes. Longer paths are answered with 414.
 const PATH: usize = 1024;
-/// Path with reasons in its answer. If the path is open, every caller may read it, but only callers with permission see reasons.
+/// Path with reasons in its answer. Callers without permission may be allowed to read the path, but do not get the reasons.
 const READINESS: &str = "/readyz";
 /// Timeout of one review.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ impl User {
     }
 }
 
-/// Answers with an expiry. At [`CACHE`] entries, the entry that expires first is replaced.
+/// Cache whose entries expire. At [`CACHE`] entries, the entry that expires first is replaced.
 #[derive(Default)]
 struct Cache<K, V>(Mutex<BTreeMap<K, (Instant, V)>>);
 
@@ -108,7 +108,7 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
     }
 }
 
-/// Which requests need a review, and how long the answer to a review is cached.
+/// Which HTTP requests the API server has to review, and how long its answers are cached.
 #[derive(Clone, Debug)]
 pub struct ReviewOptions {
     /// Paths that need no permission; a `*` at the end matches any suffix.
@@ -122,13 +122,13 @@ pub struct ReviewOptions {
 }
 
 impl ReviewOptions {
-    /// Returns options with upstream's cache times.
+    /// Returns options with upstream's cache times; `open` lists the paths that need no permission.
     pub fn new(open: &[String]) -> Self {
         Self { open: open.to_vec(), token: KEPT, allowed: KEPT, denied: KEPT }
     }
 }
 
-/// Authenticates and authorizes requests.
+/// Authenticates and authorizes HTTP requests by reviews of the API server.
 pub struct Access {
     /// Client of the cluster that answers `TokenReview`s.
     authentication: Api,
@@ -136,10 +136,9 @@ pub struct Access {
     authorization: Api,
     options: ReviewOptions,
     budget: Budget,
-    /// Key of the digests of tokens, so that the caches contain no tokens.
+    /// Key of the hashes that stand for tokens, so that the caches contain no tokens.
     secret: [u64; 2],
-    /// Caches of accepted and rejected credentials. Rejections have caches of their own, so that a flood of them evicts no
-    /// accepted one.
+    /// Users of accepted tokens. Rejected tokens have a separate cache, so that many of them evict no accepted token.
     users: Cache<Digest, User>,
     strangers: Cache<Digest, ()>,
     allowed: Cache<Question, ()>,
@@ -162,7 +161,7 @@ enum Denied {
 }
 
 impl Access {
-    /// Returns a check that sends reviews to these two clients. Their gates must be open, because reviews are POSTs.
+    /// Returns a check that sends its reviews to two clients. Their gates must be open, because reviews are POSTs.
     pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
         let clock = authentication.clock();
         let secret = [clock.random_u64(), clock.random_u64()];
@@ -187,9 +186,9 @@ impl Access {
         })
     }
 
-    /// Checks a request, and returns whether its answer may contain reasons.
+    /// Authenticates and authorizes a request, and returns whether the answer may contain the reasons of failed checks.
     ///
-    /// A client certificate names the user. Without one, the token in the `Authorization` header does.
+    /// The client certificate names the user. Without a certificate, the token in the `Authorization` header does.
     async fn check(&self, call: &Call) -> Result<Reasons, Denied> {
         let digest = match (&call.certified, call.token()) {
             (Some(user), _) => Some(self.digest("certificate", &user.username)),
@@ -232,8 +231,8 @@ impl Access {
         hash.finish()
     }
 
-    /// Checks the limits on reviews. Callers with a recently granted request are exempt: they are few, and callers that guess
-    /// tokens must not lock them out.
+    /// Fails if a limit on reviews is reached. Callers with a recently granted request are exempt, so that a flood of guessed
+    /// tokens does not lock them out.
     fn may_ask(&self, call: &Call, digest: Option<Digest>, now: Instant) -> Result<(), Denied> {
         let is_trusted = digest.is_some_and(|digest| self.trusted.get(&digest, now).is_some());
         if is_trusted || self.budget.allows(call.peer, now) { Ok(()) } else { Err(Denied::TooMany) }
@@ -393,7 +392,7 @@ fn bearer(header: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Middleware that passes a request on, or rejects it with one line of text.
+/// Middleware that passes a request to the next handler, or rejects the request with one line of text.
 pub(super) async fn guard(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
     if request.uri().path().len() > PATH {
         return (StatusCode::URI_TOO_LONG, "the path is too long\n").into_response();

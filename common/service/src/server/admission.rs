@@ -1,9 +1,9 @@
 //! Limits on connections, and the choice of the connection that is dropped for a new one.
 //!
-//! A new connection is always admitted, because it may be a probe of the kubelet, and failed probes restart this process. If a
-//! limit is reached, the longest silent connection of one peer is dropped: of the same peer if that peer has reached its limit,
-//! otherwise of the peer with the most connections. A peer that opens silent connections therefore only loses connections of its
-//! own.
+//! A new connection is always admitted, because it may be a probe of the kubelet, and failed probes restart this process. If
+//! the new connection's peer has reached its limit, the longest silent connection of that peer is dropped. If the total limit
+//! is reached, the longest silent connection of the peer with the most connections is dropped. A peer that opens silent
+//! connections therefore loses only connections of its own.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,13 @@ use crate::clock::Instant;
 /// Limits on the connections of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Most open connections in total.
+    /// Maximum number of open connections of all peers together.
     pub(super) connections: usize,
-    /// Most open connections of one peer.
+    /// Maximum number of open connections of one peer.
     pub(super) per_peer: usize,
     /// The longest time between the accept of a connection and the head of its first request, the TLS handshake included.
     pub(super) first_request: Duration,
-    /// The longest time between the last start or end of a request and the start of the next.
+    /// The longest time without the start or the end of a request, after the first request.
     pub(super) idle: Duration,
 }
 
@@ -78,7 +78,7 @@ impl<H> Table<H> {
         self.peers.values().map(BTreeMap::len).sum()
     }
 
-    /// Admits a connection, and returns its number and the handle of the connection that has to be dropped for it.
+    /// Admits a connection. Returns its number, and the handle of the connection that has to be dropped if a limit is reached.
     pub(super) fn admit(&mut self, peer: Peer, now: Instant, handle: H) -> (Id, Option<H>) {
         let own = self.peers.get(&peer).map_or(0, BTreeMap::len);
         let crowded = if own >= self.limits.per_peer {
@@ -95,14 +95,13 @@ impl<H> Table<H> {
         (id, evicted)
     }
 
-    /// Records the start of a request.
+    /// Records that a request has started on a connection.
     pub(super) fn touch(&mut self, peer: Peer, id: Id, now: Instant) {
         if let Some(entry) = self.peers.get_mut(&peer).and_then(|entries| entries.get_mut(&id)) {
             entry.since = now;
         }
     }
 
-    /// Removes a connection, and returns its handle.
     pub(super) fn remove(&mut self, peer: Peer, id: Id) -> Option<H> {
         let entries = self.peers.get_mut(&peer)?;
         let removed = entries.remove(&id);
@@ -148,7 +147,7 @@ mod tests {
         let (first, _) = table.admit(peer(1), now, "first");
         table.admit(peer(1), now + Duration::from_secs(1), "second");
         table.admit(peer(2), now, "other");
-        // The first connection has had a request since.
+        // The first connection gets a request after the second one was opened.
         table.touch(peer(1), first, now + Duration::from_secs(2));
         assert_eq!(table.admit(peer(1), now + Duration::from_secs(3), "third").1, Some("second"));
         assert_eq!(table.len(), 3);
@@ -164,7 +163,7 @@ mod tests {
         }
         assert_eq!(table.admit(peer(3), now + Duration::from_secs(2), "new").1, Some("one of three"));
         assert_eq!(table.admit(peer(4), now + Duration::from_secs(3), "new").1, Some("one of three"));
-        // Every peer has one connection: the longest silent one is dropped.
+        // Every peer has one connection, so the longest silent connection is dropped.
         assert_eq!(table.admit(peer(5), now + Duration::from_secs(4), "new").1, Some("silent for longest, and alone"));
     }
 
@@ -178,8 +177,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any behaviour of peers: new connections are admitted, the limits hold, and a peer with one connection does not
-        /// lose it to a peer with several.
+        /// For any behaviour of peers, new connections are admitted and the limits hold. A peer with one connection does not
+        /// lose that connection to a peer with several.
         /// COMMON-97.
         #[test]
         fn limits_hold_and_single_connections_survive(steps in prop::collection::vec((0u8..6, 0u8..4), 1..200)) {

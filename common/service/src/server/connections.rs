@@ -29,11 +29,11 @@ use super::{
 };
 use crate::clock::{Clock, Instant};
 
-/// How long a client may take to answer a ping, or to send the head of a later request.
+/// How long a client may take to answer a ping, or to send the head of its next request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a client with an HTTP/2 connection gets a ping.
 const PING: Duration = Duration::from_secs(30);
-/// Largest head of a request, in bytes. A token alone may have 16 KiB.
+/// Largest accepted head of a request, in bytes. The head may contain a token of 16 KiB.
 const HEAD: usize = 64 << 10;
 
 /// Router, certificates and limits for the connections of one listener.
@@ -48,7 +48,7 @@ pub(super) struct Service {
     pub(super) clock: Clock,
 }
 
-/// Handle that ends its connection when it is dropped.
+/// Handle of a connection. Dropping the handle ends the connection.
 type Keep = oneshot::Sender<()>;
 
 /// HTTP version of a connection.
@@ -60,7 +60,7 @@ enum Protocol {
     Either,
 }
 
-/// Entry of one connection in the table, with the time of its last request.
+/// Entry of one connection in the table of connections, with the time of the last request.
 struct Place {
     connections: Arc<Mutex<Table<Keep>>>,
     peer: Peer,
@@ -81,7 +81,7 @@ impl Place {
         *self.last_request.lock() = Some(self.clock.instant());
     }
 
-    /// Waits until the client has been silent for longer than the limits allow.
+    /// Waits until the client has been silent for longer than `limits` allows.
     async fn silence(&self, opened: Instant, limits: Limits) {
         loop {
             let until = match *self.last_request.lock() {
@@ -102,7 +102,7 @@ impl Drop for Place {
     }
 }
 
-/// Accepts and serves connections. Dropping the future ends all of them.
+/// Accepts and serves connections. Dropping the future ends all connections.
 pub(super) async fn accept(listener: TcpListener, service: Service) {
     let connections = Arc::new(Mutex::new(Table::new(service.limits)));
     let mut tasks = JoinSet::new();
@@ -121,7 +121,7 @@ pub(super) async fn accept(listener: TcpListener, service: Service) {
     }
 }
 
-/// Adds a connection to the table, which may end another connection, and returns the future that serves it.
+/// Adds a connection to the table, which may end another connection, and returns the future that serves the new one.
 fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     connections: &Arc<Mutex<Table<Keep>>>,
     service: &Service,
@@ -154,7 +154,7 @@ fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     }
 }
 
-/// Performs the TLS handshake, if there is one, and serves requests.
+/// Performs the TLS handshake, if TLS is on, and serves requests.
 async fn negotiate(service: Service, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, place: &Arc<Place>) {
     let router = service.router.layer(Extension(place.peer));
     let Some(tls) = &service.tls else {
@@ -166,7 +166,7 @@ async fn negotiate(service: Service, stream: impl AsyncRead + AsyncWrite + Send 
         Ok(stream) => {
             let session = stream.get_ref().1;
             let certificates = session.peer_certificates().unwrap_or_default();
-            // The guard of the router looks for this extension, the user named by the client certificate.
+            // `access::guard` reads this extension of each request: the user named by the client certificate.
             let user = certificates.first().and_then(|certificate| peer::user(certificate));
             let h2 = service.streams.is_some() && session.alpn_protocol() == Some(b"h2");
             let protocol = if h2 { Protocol::Http2 } else { Protocol::Http1 };

@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 use super::{State, accept};
 use crate::runtime::Running;
 
-/// Query parameters of the pages.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Parameters {
     key: Option<String>,
@@ -44,9 +43,9 @@ pub(super) fn page(of: fn(&dyn Running, Option<&str>) -> Value) -> MethodRouter<
     routing::get(answer)
 }
 
-/// Answers with the graph of objects, as DOT: of the first loop that has a graph, or of the loop in the path, as upstream does.
+/// Answers with a loop's graph of objects in the DOT format: the loop in the path, as upstream, or the first loop with a graph.
 ///
-/// The only parameter is `uid`, which can be repeated.
+/// The query parameter `uid`, which can be repeated, limits the graph to the connections of these objects.
 pub(super) async fn graph(
     Extract(state): Extract<State>,
     name: Option<Path<String>>,
@@ -76,7 +75,7 @@ pub(super) async fn set_verbosity(Extract(state): Extract<State>, body: String) 
     }
 }
 
-/// Writes a value as text, with one line for each fact, indented below the fact that contains it.
+/// Writes a value as text, with one line for each field or item, indented below its parent.
 fn render(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) => {
@@ -111,7 +110,7 @@ fn render_after(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// Formats a scalar on one line.
+/// Formats a value that is neither an object nor an array on one line.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.replace('\n', " "),

@@ -41,7 +41,6 @@ impl Health {
         Self { kind, checks: Mutex::default(), notes: Mutex::default(), state, results }
     }
 
-    /// Clears the metrics.
     pub(super) fn reset(&self) {
         self.state.clear();
         self.results.clear();
@@ -52,7 +51,7 @@ impl Health {
         self.checks.lock().push((name.to_owned(), Box::new(check)));
     }
 
-    /// Adds a remark to the output of a check that passes, about a problem that does not fail it. `note` must not block.
+    /// Adds a remark to the output of a passed check, about a problem that does not make the check fail. `note` must not block.
     pub fn note(&self, name: &str, note: impl Fn() -> Option<String> + Send + Sync + 'static) {
         self.notes.lock().push((name.to_owned(), Box::new(note)));
     }
@@ -63,7 +62,7 @@ impl Health {
         notes.fold(String::new(), |text, note| text + ": " + &note)
     }
 
-    /// Runs all checks, and returns name and reason of those that fail.
+    /// Runs all checks, and returns the name and the reason of each failed check.
     pub fn failures(&self) -> Vec<(String, String)> {
         self.run(&[]).into_iter().filter_map(|(name, result)| result.err().map(|why| (name, why))).collect()
     }
@@ -86,7 +85,7 @@ impl Health {
         results
     }
 
-    /// Answers a request with this query.
+    /// Runs the checks and returns the answer to a request. `query` may contain `verbose` and `exclude=<check>`.
     pub(super) fn answer(&self, query: Option<&str>, reasons: Reasons) -> Response {
         let parameters: Vec<_> = query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).collect();
         let excluded: Vec<_> = parameters.iter().filter_map(|p| p.strip_prefix("exclude=")).collect();

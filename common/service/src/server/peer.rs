@@ -1,6 +1,6 @@
 //! Reads the user from a client certificate.
 //!
-//! The handshake has already verified the certificate. Only the subject is read here: the common name is the user, the
+//! The handshake has already verified the certificate. This module reads only its subject: the common name is the user, the
 //! organizations are the groups.
 //!
 //! Upstream: `CommonNameUserConversion` of `k8s.io/apiserver`.
@@ -10,12 +10,12 @@ use super::access::User;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
-/// Tag of the version of a certificate, which certificates of version 1 lack.
+/// DER tag of the field `version`, which certificates of version 1 lack.
 const VERSION: u8 = 0xa0;
-/// The object identifiers 2.5.4.3 and 2.5.4.10.
+/// DER encodings of the object identifiers 2.5.4.3 and 2.5.4.10.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
-/// Tags of text types that need no conversion to UTF-8: `UTF8String`, `PrintableString`, `IA5String`.
+/// DER tags of text types that need no conversion to UTF-8: `UTF8String`, `PrintableString`, `IA5String`.
 const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
 
 /// Returns the user that a certificate names; `None` without a common name, or if the certificate cannot be parsed.
@@ -39,7 +39,7 @@ pub(super) fn user(certificate: &[u8]) -> Option<User> {
     Some(User::named(username, groups))
 }
 
-/// Returns the attributes of the subject, the field behind serial number, signature algorithm, issuer and validity.
+/// Returns the attributes of the subject, the field after serial number, signature algorithm, issuer and validity.
 fn subject(mut certificate: &[u8]) -> Option<&[u8]> {
     let (SEQUENCE, mut signed) = take(&mut certificate)? else { return None };
     let (SEQUENCE, mut fields) = take(&mut signed)? else { return None };

@@ -110,7 +110,7 @@ async fn readiness_names_the_missing_cache() {
         (code, text)
     };
     assert_eq!(answer("/readyz").await, ok("ok"));
-    // The verbose answer also reports problems that do not make the process unready.
+    // The verbose answer also reports problems that leave the process ready.
     let troubles = "[+]replicaset-controller ok: no list or watch of secrets has succeeded\nreadyz check passed\n";
     assert_eq!(answer("/readyz?verbose").await, ok(troubles));
     assert_eq!(answer("/livez?verbose").await, ok("[+]replicaset-controller ok\nhealthz check passed\n"));
@@ -179,7 +179,8 @@ async fn metrics_have_the_format_that_the_client_accepts() {
     assert!(text.ends_with("# EOF\n"));
 }
 
-/// An API server that accepts the tokens `good`, for `/metrics`, and `ready`, for `/readyz`, and counts the reviews.
+/// Returns an API server that accepts the tokens `good` (for `/metrics`) and `ready` (for `/readyz`), and its number of
+/// reviews.
 fn reviewer() -> (Api, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -303,7 +304,7 @@ async fn invalid_tokens_cost_few_reviews_and_lock_no_caller_out() {
     }
     let one_peer = asked.load(Ordering::Relaxed) - 2;
     assert!(one_peer <= 10 + 20 * 4 && refused >= 1900, "{one_peer} reviews, {refused} refusals");
-    // From many peers, which are limited together.
+    // Invalid tokens from many peers are limited in total.
     for n in 0..2000 {
         let (token, peer) = (format!("Bearer worse-{n}"), format!("10.1.{}.{}", n / 250, n % 250));
         get(&router, "/metrics", &[("authorization", &token), ("peer", &peer)]).await;

@@ -1,4 +1,4 @@
-//! TLS configuration of the server, with certificates from files that are reloaded, or with one created in memory.
+//! TLS configuration of the server, with certificates from files that are reloaded, or with a certificate created in memory.
 //!
 //! Upstream: `SecureServingOptions` of `k8s.io/apiserver`. Difference: a client certificate of an authority outside
 //! `--client-ca-file` fails the handshake here, and gets the answer 401 upstream.
@@ -25,7 +25,7 @@ use super::Error;
 use crate::clock::Clock;
 use names::Names;
 
-/// How often the files are read again.
+/// How often the files of certificates and keys are read again.
 const LOOK: Duration = Duration::from_mins(1);
 
 /// Files of a certificate and its key, in PEM.
@@ -43,9 +43,9 @@ pub enum Certificate {
     /// A self-signed certificate, created in memory.
     #[default]
     InMemory,
-    /// These files, which must exist.
+    /// A certificate and a key in these files, which must exist.
     Files(Pair),
-    /// These files. If both are missing, a self-signed certificate is created and written to them.
+    /// A certificate and a key in these files. If both are missing, a self-signed certificate and its key are written to them.
     MadeIfMissing(Pair),
 }
 
@@ -54,14 +54,14 @@ pub enum Certificate {
 pub struct Tls {
     /// Certificate for clients that ask for none of the names in `named`.
     pub certificate: Certificate,
-    /// Certificates for clients that ask for one of these names (`*.example.com` for one label below a domain). Without names,
-    /// the names in the certificate count. The first match is served.
+    /// Certificates with the server names that select them (`*.example.com` for one label below a domain). An empty list of
+    /// names stands for the names in the certificate. The first match is served.
     pub named: Vec<(Pair, Vec<String>)>,
     /// File of the authorities of client certificates. With `None`, clients are asked for no certificate.
     pub client_ca: Option<PathBuf>,
     /// Whether TLS 1.2 is refused.
     pub only_tls13: bool,
-    /// Cipher suites of TLS 1.2 that may be used; `None` allows all. Those of TLS 1.3 are always allowed.
+    /// Cipher suites of TLS 1.2 that may be used; `None` allows all. The cipher suites of TLS 1.3 are always allowed.
     pub suites: Option<Vec<CipherSuite>>,
     /// Groups for the key exchange in the order of preference; `None` for the defaults of rustls.
     pub groups: Option<Vec<NamedGroup>>,
@@ -104,7 +104,7 @@ pub fn offered() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
     (suites.map(rustls::SupportedCipherSuite::suite).collect(), provider.kx_groups.iter().map(|g| g.name()).collect())
 }
 
-/// Current TLS configuration, with the settings and the files that it comes from.
+/// Current TLS configuration, with the settings and the files that determine it.
 #[derive(Debug)]
 pub(super) struct Certificates {
     settings: Tls,
@@ -162,7 +162,7 @@ impl Certificates {
     }
 }
 
-/// Reads all files, in the order of [`Tls::files`].
+/// Reads all files of the settings, in the order of [`Tls::files`].
 fn read(settings: &Tls) -> Result<Vec<Vec<u8>>, Error> {
     settings.files().into_iter().map(|path| fs::read(path).map_err(|e| unusable(path, &e))).collect()
 }
@@ -192,7 +192,7 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(content)
 }
 
-/// Parses the contents of a pair of files.
+/// Parses a certificate with its intermediates, and its private key, from the contents of two PEM files.
 fn certified(pair: &Pair, certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()

@@ -66,14 +66,14 @@ fn node_selectors_and_required_affinities_choose_nodes() {
         (label("not a key!", "DoesNotExist", json!([])), false),
         (field("Exists", json!([])), false),
         (field("NotIn", json!(["n2", "n3"])), false),
-        // One term must match, with all of its requirements.
+        // A node matches if all requirements of one term match.
         (required(json!([{}, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}])), true),
         (
             required(json!([{"matchExpressions": [{"key": "zone", "operator": "Exists"}],
                 "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}])),
             false,
         ),
-        // Preferred terms and other Pods have no effect.
+        // Preferred terms and affinities to other Pods have no effect.
         (
             json!({"affinity": {"podAntiAffinity": {"x": 1}, "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
                 [{"weight": 1, "preference": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}]}}}),
@@ -110,7 +110,7 @@ fn taints_prevent_new_pods_or_remove_all_pods() {
             json!([taint("k", "v", "NoExecute")]),
             Runs,
         ),
-        // Every daemon Pod tolerates these taints, if they have these effects.
+        // Every daemon Pod tolerates these taints of Kubernetes, but each only with one effect.
         (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoExecute")]), Runs),
         (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoSchedule")]), Stays),
         (json!({}), json!([taint(&format!("{key}unreachable"), "", "NoExecute")]), Runs),

@@ -11,7 +11,7 @@ fn reasons(world: &World) -> Vec<Why> {
     world.plan().deletes.iter().map(|deletion| deletion.why).collect()
 }
 
-/// One node with these Pods; the first is `p0`, the second `p0x`.
+/// One node with these Pods: the first Pod is `p0`, every further Pod is `p0x`.
 fn on_node(pods: Vec<PodBuilder>) -> World {
     let mut pods = pods.into_iter();
     let first = pods.next().map_or(empty(1), |first| empty(1).pod(0, first));
@@ -79,9 +79,9 @@ fn the_first_failed_pod_is_deleted_without_delay_and_the_next_after_the_back_off
     let waiting = failed().failed_until(0, 8);
     assert!(waiting.work().is_empty());
     assert_eq!(waiting.plan().due.unwrap().as_secs(), 8);
-    // The deletion of one failed Pod begins the back-off for the other.
+    // After the deletion of one failed Pod, the second failed Pod waits for the back-off.
     assert_eq!(on_node(vec![pod().phase("Failed"), pod().phase("Failed")]).work(), ["-p0"]);
-    // A back-off has no effect on a node whose Pod is running.
+    // A back-off has no effect on a node with a running Pod.
     assert_eq!(world(1).failed_until(0, 8).plan().due, None);
 }
 
@@ -120,7 +120,7 @@ fn with_surge_one_old_and_one_new_pod_stay_until_the_new_one_is_available() {
     let soon = || on_node(vec![old(), new().ready(10)]).spec("minReadySeconds", json!(15));
     assert!(surge(soon()).work().is_empty());
     assert_eq!(surge(soon()).plan().due.unwrap().as_secs(), 5);
-    // The surplus Pod is chosen by the hash, regardless of the generation of the template.
+    // The hash decides which of two Pods is surplus, even if both Pods have the current template generation.
     let same = on_node(vec![old().generation("7"), new()]).template_generation("7");
     assert_eq!(surge(same).work(), ["-p0"]);
 }
@@ -163,7 +163,7 @@ fn creations_in_a_terminating_namespace_are_not_left_to_later_syncs() {
     snapshot.terminating_namespace = true;
     let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["no Pods are created: the namespace is terminating"]);
-    // Deletions are still left to later syncs.
+    // In a terminating namespace, deletions beyond the limit are still left to later syncs.
     let mut many = world(7).taint(0, "NoExecute").taint(1, "NoExecute").taint(2, "NoExecute").taint(3, "NoExecute");
     many.limits.burst = 3;
     let mut snapshot = many.snapshot();

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::world::{World, empty, pod, template, world};
 
-/// The write of the current revision in words.
+/// Describes the write of the current revision: `create 1`, `agent-a becomes 3`, or `agent-a is 3` if none is needed.
 fn step(world: &World) -> String {
     match world.snapshot().revisions.current {
         Current::Stored(revision) => format!("{} is {}", revision.meta.name, revision.revision),

@@ -41,7 +41,7 @@ fn new(ready: bool) -> PodBuilder {
     if ready { pod().of("b") } else { pod().of("b").unready() }
 }
 
-/// Nodes with these Pods while template `b` replaces `a`.
+/// Nodes `n0`, `n1`, ... with these Pods. Template `b` is current, and `a` is outdated.
 fn rollout(pods: Vec<PodBuilder>) -> World {
     let world = empty(pods.len()).rollout_to("b");
     pods.into_iter().enumerate().fold(world, |world, (n, pod)| world.pod(n, pod))
@@ -80,7 +80,7 @@ fn ineligible_nodes_count_against_the_limit_and_are_replaced() {
     assert_eq!(world.work(), ["-p0"]);
     let world = rollout(vec![old(true), old(true)]).taint(0, "NoSchedule").pod(0, new(false));
     assert!(world.work().is_empty(), "the new Pod that is not available takes up the limit");
-    // A Pod that is bound to a deleted node takes up the limit as well.
+    // A Pod that is not available counts against `maxUnavailable` even if its node was deleted.
     let world = rollout(vec![new(false), old(true)]).without_node("n0");
     assert!(world.work().is_empty());
     assert_eq!(rollout(vec![new(true), old(true)]).without_node("n0").work(), ["-p1"]);
@@ -103,7 +103,7 @@ fn with_surge_new_pods_are_created_before_old_pods_are_deleted() {
     assert_eq!(surge(four(), json!("25%")).work(), ["+n0"]);
     assert_eq!(surge(four(), json!(3)).work(), ["+n0", "+n1", "+n2"]);
     assert!(surge(four().second(0, new(false)), json!(1)).work().is_empty());
-    // The old Pod is deleted first, and the next sync creates the next new Pod.
+    // This sync only deletes the outdated Pod. The next sync creates a new Pod on another node.
     assert_eq!(surge(four().second(0, new(true)), json!(1)).work(), ["-p0"]);
     let two_unavailable = rollout(vec![old(false), old(true), old(false), old(true)]);
     assert_eq!(surge(two_unavailable, json!(1)).work(), ["+n0", "+n2", "+n1"]);

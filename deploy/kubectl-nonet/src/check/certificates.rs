@@ -1,4 +1,4 @@
-//! Expiry of certificates.
+//! Finds certificates that have expired or expire soon.
 
 use jiff::Timestamp;
 
@@ -8,10 +8,10 @@ use crate::{
     finding::{Finding, Findings, Status, Topic},
 };
 
-/// Time before the expiry of a certificate from which on it is a warning, in seconds.
+/// Remaining validity of a certificate, in seconds, below which the check warns.
 const SOON: i64 = 30 * 86_400;
 
-/// Checks the certificates of the caller and of the API server, and names those that the API does not show.
+/// Checks the certificates of the caller and of the API server, and names certificates that the API does not show.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Certificates);
     let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
@@ -47,7 +47,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
 
 fn judge(findings: &mut Findings, what: &str, certificate: &Certificate, now: Option<Timestamp>, remedy: &str) {
     let (subject, ends) = (&certificate.subject, certificate.ends);
-    // Without the time of the API server the remaining time is unknown. The clocks have a finding of their own.
+    // Without the time of the API server, the remaining validity is unknown. The module `clocks` reports this.
     let Some(left) = now.map(|now| ends.as_second() - now.as_second()) else {
         return findings.info(format!("{what} ({subject}) expires at {ends}"));
     };

@@ -7,9 +7,9 @@ use crate::{
     finding::{Finding, Findings, Topic},
 };
 
-/// Difference above which there is a warning, in seconds.
+/// Difference between two clocks, in seconds, above which the check warns.
 const NOTABLE: i64 = 5;
-/// Difference above which there is a problem, in seconds.
+/// Difference between two clocks, in seconds, above which the check reports a problem.
 const SEVERE: i64 = 30;
 const REMEDY: &str = "synchronize the clocks of all machines; on each: timedatectl";
 
@@ -39,13 +39,13 @@ fn judge(findings: &mut Findings, whose: &str, ahead: i64) {
     }
 }
 
-/// Returns how many seconds a leader's clock is ahead; `None` unless two readings of the Lease show a renewal between them.
+/// Returns the seconds that a leader's clock is ahead. `None` without a renewal between the two readings of the Lease.
 fn leader_ahead(reading: &Read<Option<LeaseReading>>) -> Option<i64> {
     let reading = reading.as_ref().ok()?.as_ref()?;
     let renewed = reading.renewed()?;
     let before = reading.before?;
     (before.renewed != Some(renewed)).then(|| {
-        // The renewal happened between the two readings, so an earlier or later time in it is the error of the leader's clock.
+        // The renewal happened between the two readings. If its time is outside that interval, the leader's clock is wrong.
         let (earliest, latest) = (before.at.as_second(), reading.at.as_second());
         let renewed = renewed.as_second();
         if renewed < earliest { renewed - earliest } else { (renewed - latest).max(0) }

@@ -8,7 +8,7 @@ use crate::facts::{LeaseReading, Read, Unreadable};
 /// Age of the last renewal up to which one reading is enough, in seconds. Leaders renew every two seconds.
 const FRESH: i64 = 5;
 
-/// The state of an election.
+/// The state of a leader election, derived from its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Election<'a> {
     /// The Lease could not be read.
@@ -17,7 +17,7 @@ pub(super) enum Election<'a> {
     Absent,
     /// The Lease has no holder.
     Free,
-    /// The Lease has the holder of a hold, so that no process leads.
+    /// The Lease has the holder `held-for-hand-over`, so that no process leads until the Lease is deleted.
     Held {
         /// When the Lease was created or last renewed by a leader, whichever is later.
         since: Option<Timestamp>,
@@ -50,7 +50,7 @@ impl<'a> Election<'a> {
         if let Self::Led { since, .. } = self { *since } else { None }
     }
 
-    /// Returns the state of an election by a reading of its Lease.
+    /// Derives the state of an election from a reading of its Lease.
     pub(super) fn of(reading: &'a Read<Option<LeaseReading>>) -> Self {
         let reading = match reading {
             Err(why) => return Self::Unreadable(why),
@@ -83,7 +83,7 @@ impl<'a> Election<'a> {
         }
     }
 
-    /// Whether a process leads.
+    /// Whether the Lease is valid and its holder leads.
     pub(super) fn is_led(self) -> bool {
         matches!(self, Self::Led { .. })
     }

@@ -13,10 +13,9 @@ use crate::{
     facts::{Facts, LeaseReading, NamedLease},
 };
 
-/// A controller and its objects in one namespace. The lists of objects are empty if it is not installed.
+/// A controller and its objects in one namespace. The lists of objects are empty if the controller is not installed.
 #[derive(Debug)]
 pub(super) struct Installation<'a> {
-    /// Static description of the controller.
     pub(super) controller: &'static Controller,
     /// Namespace of the objects and of the Lease.
     pub(super) namespace: &'a str,
@@ -26,13 +25,13 @@ pub(super) struct Installation<'a> {
     pub(super) shadows: Vec<&'a Deployment>,
     /// Pods of the Deployments in `deployments`.
     pub(super) pods: Vec<&'a Pod>,
-    /// Mirror Pods of static Pods, by which the API shows static Pods.
+    /// Mirror Pods, which represent static Pods in the API.
     pub(super) static_pods: Vec<&'a Pod>,
     /// Bare Pods of `deploy/overlays/rescue`.
     pub(super) rescue_pods: Vec<&'a Pod>,
     /// Lease of the election; `None` if it was not read.
     pub(super) lease: Option<&'a NamedLease>,
-    /// State of the election by that Lease.
+    /// State of the election, derived from `lease`.
     pub(super) election: Election<'a>,
 }
 
@@ -47,7 +46,7 @@ impl Installation<'_> {
         self.pods.iter().chain(&self.static_pods).chain(&self.rescue_pods).copied()
     }
 
-    /// Whether an identity belongs to one of the Pods. In the host network, identities contain the name of the node.
+    /// Whether the holder of the Lease is one of the Pods. A Pod in the host network uses the name of its node as its identity.
     pub(super) fn has(&self, holder: &str) -> bool {
         let host = host(holder);
         self.candidates().any(|pod| {
@@ -74,12 +73,12 @@ pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {
     metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str)
 }
 
-/// Returns `metadata.name`, or an empty text.
+/// Returns `metadata.name`; empty if it is missing.
 pub(super) fn name(metadata: &ObjectMeta) -> &str {
     metadata.name.as_deref().unwrap_or_default()
 }
 
-/// Returns `metadata.namespace`, or an empty text.
+/// Returns `metadata.namespace`; empty if it is missing.
 pub(super) fn namespace(metadata: &ObjectMeta) -> &str {
     metadata.namespace.as_deref().unwrap_or_default()
 }

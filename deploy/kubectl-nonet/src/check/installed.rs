@@ -106,7 +106,7 @@ fn deployment_of(findings: &mut Findings, facts: &Facts, deployment: &Deployment
     }
 }
 
-/// Checks that an upgrade or a drain leaves a replica that can lead.
+/// Warns if an upgrade or a drain may leave no replica that can lead.
 fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, wanted: i32) {
     let (place, deployment_name) = (namespace(&deployment.metadata), name(&deployment.metadata));
     if wanted < 2 {
@@ -151,7 +151,7 @@ fn static_pods(findings: &mut Findings, installation: &Installation<'_>, stage: 
     }
 }
 
-/// Reports controllers that are installed in several namespaces, with independent elections.
+/// Reports each controller that is installed in several namespaces, where its elections are independent.
 fn twice(findings: &mut Findings, installations: &[Installation<'_>]) {
     let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for installation in installations.iter().filter(|installation| installation.exists()) {

@@ -1,4 +1,4 @@
-//! Checks the leader elections: leaders, holds and probations.
+//! Checks the leader elections: leaders, holds (no process may lead), and probations (first time of a version as leader).
 
 use common::leader::probation::{ASKS, FAILED, PROBATION, VERSION};
 
@@ -8,10 +8,10 @@ use crate::{
     finding::{Finding, Findings, Status, Topic},
 };
 
-/// Time before the end of a hold from which on there is a warning, in seconds.
+/// Remaining time of a hold, in seconds, below which the check warns.
 const HOLD_ENDS_SOON: i64 = 3 * 86_400;
 
-/// Checks the elections of the controllers.
+/// Returns the findings about each election. Leases that are unreadable for the same reason share a finding.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Leases);
     let mut unreadable: Vec<(&Unreadable, Vec<&str>)> = Vec::new();
@@ -105,7 +105,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
         }
         Election::Free => no_leader(findings, format!("{controller}: the Lease is free; there is no leader")),
         Election::Absent if exists => no_leader(findings, format!("{controller}: there is no Lease and no leader")),
-        // Unreadable Leases are reported for all controllers at once. An absent Lease of an absent controller is no finding.
+        // `check` reports unreadable Leases. A controller that is not installed needs no Lease.
         Election::Unreadable(_) | Election::Absent => {}
     }
 }

@@ -20,35 +20,35 @@ use crate::{
 };
 use built_in::{BuiltIn, State};
 
-/// Time that a leader needs to find a second writer, in seconds.
+/// Seconds that a leader needs to find a second writer, which is another manager that runs a loop of the leader.
 const LONG_ENOUGH: i64 = 600;
 
-/// Which processes run a loop. Loops with the same verdict share one finding.
+/// The processes that run a loop. Loops with the same verdict share one finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    /// Nonet and these Pods of kube-controller-manager both run it.
+    /// Nonet and these Pods of kube-controller-manager both run the loop.
     Both(Vec<String>),
-    /// Nonet runs it, and these Pods of kube-controller-manager would if one of them became the leader.
+    /// Nonet runs the loop. These Pods of kube-controller-manager would run it, too, if one of them became the leader.
     BothSoon(Vec<String>),
-    /// No process runs it; the Lease of Nonet is held.
+    /// No process runs the loop; the Lease of Nonet is held for a hand-over.
     NobodyHeld,
-    /// No process runs it, although Nonet is installed.
+    /// No process runs the loop, although Nonet is installed.
     NobodyLeads,
-    /// No process runs it, and Nonet is not installed.
+    /// No process runs the loop, and Nonet is not installed.
     NobodyInstalled,
-    /// No process runs it, because no kube-controller-manager leads.
+    /// No process runs the loop, because no kube-controller-manager leads.
     NobodyManages,
-    /// The operation needs kube-controller-manager to run it, and kube-controller-manager does not.
+    /// The operation requires that kube-controller-manager runs the loop, and kube-controller-manager does not.
     Needed,
-    /// Only Nonet runs it.
+    /// Only Nonet runs the loop.
     Nonet,
-    /// Nonet runs it; it is unknown whether kube-controller-manager does, too.
+    /// Nonet runs the loop; it is unknown whether kube-controller-manager does, too.
     NonetAtLeast,
-    /// kube-controller-manager runs it, and Nonet stands by.
+    /// kube-controller-manager runs the loop, and Nonet stands by.
     ManagerBesideNonet,
-    /// kube-controller-manager runs it, and Nonet is not installed.
+    /// kube-controller-manager runs the loop, and Nonet is not installed.
     Manager,
-    /// The facts do not show which process runs it.
+    /// The facts do not show which process runs the loop.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Checks for Pods that do not start, with the reasons.
+//! Finds Pods that do not start, and the reasons.
 
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, Pod, PodSpec},
@@ -12,12 +12,12 @@ use crate::{
     finding::{Finding, Findings, Topic},
 };
 
-/// Registry in the manifests until `deploy/images/set` has set another. Its name never resolves (RFC 2606).
+/// Placeholder for the registry in the manifests, which `deploy/images/set` replaces. The name never resolves (RFC 2606).
 const NO_REGISTRY: &str = "registry.invalid/";
-/// Reasons of a waiting container whose image is missing.
+/// Reasons of a waiting container that cannot get its image.
 const NO_IMAGE: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
 
-/// Checks the Pods of Nonet. An unreadable list of Pods is a finding of the topic `installed`.
+/// Returns a finding for each Pod that does not start. An unreadable list of Pods is a finding of the topic `installed`.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Pods);
     for deployment in facts.deployments.iter().flatten() {
@@ -25,7 +25,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         unset_image(&mut findings, "Deployment", &deployment.metadata, spec);
     }
     for pod in facts.pods.iter().flatten() {
-        // The Deployment of these Pods has been checked above.
+        // A Pod of a Deployment has the image of its Deployment, which the loop above has checked.
         if !matches!(label(&pod.metadata, COMPONENT), "controller" | "shadow") {
             unset_image(&mut findings, "Pod", &pod.metadata, pod.spec.as_ref());
         }

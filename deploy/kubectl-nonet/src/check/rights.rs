@@ -11,7 +11,7 @@ use crate::{
     finding::{Finding, Findings, Status, Topic},
 };
 
-/// A RoleBinding, or a ClusterRoleBinding without a namespace.
+/// A RoleBinding, or a ClusterRoleBinding, which has no namespace.
 struct Binding<'a> {
     name: &'a str,
     namespace: Option<&'a str>,
@@ -26,7 +26,7 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// Checks the rights of installed controllers.
+/// Returns the findings about roles, bindings and access reviews of installed controllers.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Rights);
     let installed: Vec<&Installation<'_>> = installations.iter().filter(|i| i.exists()).collect();
@@ -42,7 +42,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     let mut unanswered = None;
     for installation in installed {
         let review = facts.reviews.iter().find(|review| review.controller == installation.controller.name);
-        // The rights may come from other roles.
+        // If the reviews grant everything, a missing role is only a warning: the rights may come from other roles.
         let granted = review.is_some_and(|review| review.denied.as_ref().is_ok_and(Vec::is_empty));
         let severity = if granted { Status::Warning } else { Status::Problem };
         let bound = bindings(&mut findings, facts, installation, severity);

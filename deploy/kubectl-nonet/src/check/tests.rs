@@ -38,7 +38,7 @@ fn labels(controller: &str, component: &str) -> Value {
     json!({"app.kubernetes.io/name": controller, "app.kubernetes.io/component": component, "app.kubernetes.io/part-of": "nonet"})
 }
 
-/// Returns a Lease that was renewed this many seconds ago.
+/// Returns a Lease that was renewed `renewed` seconds ago.
 #[allow(clippy::unnecessary_wraps, reason = "facts are results")]
 fn lease(holder: &str, renewed: i64) -> Read<Option<LeaseReading>> {
     let lease = parse(json!({
@@ -55,7 +55,7 @@ fn micro(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// A cluster in which Nonet runs deployment-controller, and kube-controller-manager all other loops.
+/// Facts about a cluster in which Nonet runs deployment-controller, and kube-controller-manager all other loops.
 struct World(Box<Facts>);
 
 impl World {
@@ -117,7 +117,7 @@ impl World {
         self
     }
 
-    /// Sets the replicas of deployment-controller's Deployment.
+    /// Replaces the Deployment by one that has `ready` of `wanted` replicas.
     fn deployment(self, wanted: i32, ready: i32) -> Self {
         let labels = labels("deployment-controller", "controller");
         let deployment = parse(json!({
@@ -131,7 +131,7 @@ impl World {
         self.with(|facts| facts.deployments = Ok(vec![deployment]))
     }
 
-    /// Adds a Pod of deployment-controller.
+    /// Adds a Pod of the Deployment with the image `v0.2.0`.
     fn pod(self, name: &str, status: Value) -> Self {
         self.pod_of("controller", name, "registry.example/nonet/deployment-controller:v0.2.0", status)
     }
@@ -145,7 +145,7 @@ impl World {
         self.with(|facts| facts.pods.as_mut().unwrap().push(pod))
     }
 
-    /// Sets holder and renewal of deployment-controller's Lease.
+    /// Sets the holder of the Lease, which was renewed `renewed` seconds ago.
     fn lease(self, holder: &str, renewed: i64) -> Self {
         self.reading(lease(holder, renewed))
     }
@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// Asserts that a finding has this status and these words, and that no finding is worse.
+/// Asserts that a finding has this status and contains these words, and that no finding is worse.
 #[track_caller]
 fn expect(world: &World, stage: Stage, status: Status, words: &str) {
     let findings = world.check(stage);
@@ -520,7 +520,7 @@ fn two_readings_distinguish_a_wrong_clock_from_a_dead_leader() {
     for (renewed, before, status, words) in [
         // Both readings show the same renewal, 60 s ago by the leader's clock.
         (60, 60, Status::Warning, "the Lease has expired; a_1 renewed it 60 s ago"),
-        // Renewed between the readings, so the leader's clock is 57 s behind.
+        // The leader renewed the Lease between the readings, so the leader's clock is 57 s behind.
         (60, 63, Status::Problem, "the clock of the leader of deployment-controller is 57 s behind"),
         (-20, -18, Status::Warning, "the clock of the leader of deployment-controller is 20 s ahead of"),
         (9, 9, Status::Warning, "has not renewed its Lease for 9 s"),

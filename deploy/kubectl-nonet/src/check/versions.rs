@@ -18,7 +18,7 @@ use crate::{
 /// Minor versions of Kubernetes 1.x that Nonet supports.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
 
-/// Compares each version with the supported versions and with the other replicas.
+/// Compares the versions of Kubernetes with the supported versions, and the replicas of each controller with each other.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Versions);
     match &facts.server_version {
@@ -54,7 +54,7 @@ fn kubernetes(findings: &mut Findings, what: &str, version: &str, otherwise: Sta
     }
 }
 
-/// Parses major and minor number of a version such as `v1.36.2`.
+/// Parses the major and the minor number of a version such as `v1.36.2`.
 fn minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.strip_prefix('v')?.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -14,7 +14,7 @@ use crate::{
     facts::{Read, Unreadable},
 };
 
-/// Most objects in one page of a list.
+/// Maximum number of objects in one page of a list.
 const PAGE: u32 = 500;
 
 /// A kind of objects that [`Connection`] can get and list.
@@ -124,7 +124,7 @@ impl Connection {
     }
 }
 
-/// Returns the name of a resource in the form that `kubectl auth can-i` takes.
+/// Returns the name of the resource of `K` in the form that `kubectl auth can-i` takes.
 fn resource<K: Readable>() -> &'static str {
     match (K::GROUP, K::URL_PATH_SEGMENT) {
         ("apps", "deployments") => "deployments.apps",

@@ -24,7 +24,7 @@ pub(super) async fn ask(connection: &Connection, installed: BTreeSet<(&str, &str
     reviews
 }
 
-/// Returns the rights that a controller lacks.
+/// Returns the rights that the ServiceAccount of a controller lacks.
 async fn ask_for(connection: &Connection, controller: &Controller, namespace: &str) -> Read<Vec<String>> {
     let mut rights: Vec<(String, Value)> = Vec::new();
     for right in controller.rights {

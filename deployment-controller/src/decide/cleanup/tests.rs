@@ -85,7 +85,7 @@ fn sorted(items: Vec<Item>) -> Vec<Item> {
     by_revision(items, |(_, revision)| *revision, |(age, _)| Age(*age))
 }
 
-/// Reference implementation: inserts each item after the last one that it follows, in quadratic time.
+/// Reference implementation in quadratic time: inserts each item behind the last item that has to come before it.
 fn by_insertion(mut items: Vec<Item>) -> Vec<Item> {
     items.sort_unstable();
     let mut out: Vec<Item> = Vec::new();

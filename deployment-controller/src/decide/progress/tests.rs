@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{decide::conditions::*, world::World};
 
-/// Returns a rollout without any change since its last progress, `millis` milliseconds ago.
+/// Returns a rollout that has made no progress for `millis` milliseconds.
 fn stuck(reason: &str, millis: i64) -> World {
     let mut world = World::new(8).set("old", 6, 6).set("new", 4, 0).current("new");
     assert_eq!(world.settle(), 1);

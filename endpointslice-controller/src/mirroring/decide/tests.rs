@@ -1,5 +1,3 @@
-//! Tests of mirrored Endpoints.
-
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,5 +1,3 @@
-//! Tests of the ledger after events of slices.
-
 use std::time::Duration;
 
 use common::{

@@ -1,5 +1,3 @@
-//! Tests of endpoints as they are read and written.
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -9,7 +7,7 @@ fn read(value: &Value) -> Endpoint {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// Addresses whose order as texts sometimes differs from their numeric order.
+/// Generates addresses. Their order as texts sometimes differs from their numeric order.
 fn any_address() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec!["10.0.0.10", "10.0.0.9", "9.0.0.1", "fd00::a", "fd00::1:0", "example.com", ""])
@@ -43,7 +41,6 @@ proptest! {
         prop_assert_eq!(read, sorted);
     }
 
-    /// Lists that differ in more than their order are different endpoints.
     #[test]
     fn different_addresses_make_a_different_endpoint(
         list in prop::collection::vec(any_address(), 0..4), other in prop::collection::vec(any_address(), 0..4),
@@ -55,7 +52,7 @@ proptest! {
         prop_assert_eq!(with(&list) == with(&other), is_same);
     }
 
-    /// An endpoint is unchanged after a round trip, so that a sync writes it only once.
+    /// A sync would write an endpoint again and again if the round trip through the API server changed it.
     #[test]
     fn an_endpoint_survives_the_round_trip((list, _) in addresses_in_two_orders(), ready in any::<Option<bool>>()) {
         let conditions = ready.map_or_else(|| json!({}), |ready| json!({ "ready": ready }));
@@ -74,7 +71,6 @@ fn an_endpoint_without_addresses_is_read() {
     }
 }
 
-/// A list of several zones is not the hint to one of them, in any order.
 /// ENDPOINTSLICE-40.
 #[test]
 fn hints_to_several_zones_are_not_a_hint_to_one_of_them() {

@@ -27,24 +27,24 @@ pub struct Candidate<'a> {
 /// Candidates with the same port numbers.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
-    /// The numbers of the named ports.
+    /// The numbers of the named ports, which are the same on all Pods of the group.
     pub numbers: Arc<Numbers>,
     /// The number of Pods of the Service with these numbers.
     pub size: GroupSize,
-    /// The candidates among the considered Pods, sorted by Pod name.
+    /// The candidates among the Pods that this sync considers, sorted by the name of the Pod.
     pub candidates: Vec<Candidate<'a>>,
 }
 
 /// The wanted endpoints of one address type.
 #[derive(Clone, Debug, Default)]
 pub struct Desired<'a> {
-    /// The ports of the Service.
+    /// The ports of the Service, with their indexes.
     pub ports: ServicePorts<'a>,
     /// Groups, sorted by port numbers.
     pub groups: Vec<Group<'a>>,
     /// The position of each group in `groups`, by port numbers.
     pub group_of: BTreeMap<Arc<Numbers>, usize>,
-    /// Eligible Pods among the considered ones, sorted by name, each with the port numbers of its group.
+    /// The eligible Pods that this sync considers, sorted by name, each with the port numbers of its group.
     pub eligible: Vec<(&'a Arc<Pod>, Arc<Numbers>)>,
     /// One message for each Pod that was omitted because its Node is not in the cache.
     pub left_out: Vec<String>,
@@ -58,7 +58,7 @@ pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
     desired_among(snapshot, &pods, GroupSizes::default(), address_type)
 }
 
-/// Like [`desired`], for some Pods of a Service. `sizes` counts the other Pods.
+/// Returns the wanted endpoints of one address type for these Pods of a Service. `sizes` counts the remaining Pods.
 pub fn desired_among<'a>(
     snapshot: &'a Snapshot,
     pods: &[&'a Arc<Pod>],
@@ -78,7 +78,7 @@ pub fn desired_among<'a>(
             Some(known) => *known,
             None => {
                 let group = out.groups.len();
-                // Most Services have one group.
+                // Most Services have one group, so the first group reserves room for all Pods.
                 let expected = if group == 0 { pods.len() } else { 0 };
                 let numbers: Arc<Numbers> = numbers.as_slice().into();
                 let (size, candidates) = (GroupSize::default(), Vec::with_capacity(expected));
@@ -120,7 +120,7 @@ impl Desired<'_> {
         });
     }
 
-    /// Returns the sizes of all groups.
+    /// Returns the sizes of all groups, by port numbers.
     pub fn sizes(&self) -> GroupSizes {
         self.groups.iter().map(|group| (Arc::clone(&group.numbers), group.size)).collect()
     }
@@ -132,12 +132,12 @@ pub(super) fn has_address(pod: &Pod, address_type: AddressType) -> bool {
 }
 
 impl<'a> Candidate<'a> {
-    /// The name of the Pod.
+    /// Returns the name of the Pod, which is also the name in the `targetRef` of its endpoint.
     pub fn name(&self) -> &'a str {
         &self.pod.metadata.name
     }
 
-    /// Whether an endpoint of a slice has the identity of this candidate, in any state.
+    /// Whether an endpoint of a slice has the same target, hostname and addresses as this candidate.
     pub fn is_same_endpoint(&self, there: &Endpoint) -> bool {
         let Some(target) = &there.target_ref else { return false };
         *target.name == *self.pod.metadata.name
@@ -156,7 +156,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Returns the addresses of this type, sorted as texts.
+    /// Returns the addresses of the Pod that have the candidate's address type, sorted as texts.
     fn addresses(&self) -> Box<[Box<str>]> {
         let ours = self.pod.ips.iter().filter(|ip| address::family(**ip) == self.address_type);
         let mut addresses: Box<[Box<str>]> = ours.map(|ip| ip.to_string().into()).collect();
@@ -171,7 +171,7 @@ impl<'a> Candidate<'a> {
         Conditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) }
     }
 
-    /// Whether an endpoint with this identity is in the wanted state, ignoring hints.
+    /// Whether an endpoint with the identity of this candidate has the wanted content, ignoring hints.
     pub fn is_up_to_date(&self, there: &Endpoint) -> bool {
         let node = Some(&self.pod.node).filter(|node| !node.is_empty());
         let is_target = |target: &TargetRef| {

@@ -1,4 +1,4 @@
-//! Hints: the zones and nodes whose clients should use an endpoint.
+//! Hints, which name the zones and nodes of the clients that should use an endpoint.
 
 use common::{events::EventType, intern::Text};
 
@@ -43,7 +43,8 @@ impl Distribution {
     }
 }
 
-/// Sets hints on the endpoints of written slices, and rewrites kept slices with wrong hints. Returns the Events about a change.
+/// Sets hints on the endpoints of written slices, and rewrites kept slices with wrong hints. Returns Events if hints by
+/// capacity are enabled or disabled.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `topologycache` and `trafficdist`.
 pub fn spread(

@@ -15,29 +15,29 @@ use crate::{
     plan::{Draft, PutOff, SliceMetadata},
 };
 
-/// Slices by the write that they need.
+/// The slices of one address type, by the write that they need.
 #[derive(Clone, Debug, Default)]
 pub struct Sorted {
-    /// Slices to create.
+    /// Slices to create, without a base.
     pub create: Vec<Draft>,
-    /// Slices to change.
+    /// Slices to change, each with a base.
     pub update: Vec<Draft>,
-    /// Slices that were compared and stay unchanged.
+    /// Slices that were compared with the wanted endpoints and stay unchanged.
     pub keep: Vec<Arc<Slice>>,
-    /// Slices that were up to date before this sync, and stay unchanged.
+    /// Slices that were up to date after the last sync, have not changed since, and stay unchanged.
     pub up_to_date: Vec<UpToDateSlice>,
-    /// Slices to delete.
+    /// Slices to delete, in the order of the comparison.
     pub delete: Vec<Arc<Slice>>,
-    /// The number of added endpoints.
+    /// The number of endpoints that this sync adds to slices.
     pub added: usize,
-    /// The number of removed endpoints.
+    /// The number of endpoints that this sync removes from slices.
     pub removed: usize,
-    /// Endpoints and slices deferred to the next sync. The slices are in none of the lists.
+    /// Endpoints and slices deferred to the next sync. Deferred slices are in none of the lists.
     pub put_off: PutOff,
 }
 
 impl Sorted {
-    /// Returns the number of wanted slices.
+    /// Returns the number of wanted slices, including deferred ones.
     pub fn slices(&self) -> usize {
         self.create.len() + self.update.len() + self.keep.len() + self.up_to_date.len() + self.put_off.slices
     }
@@ -54,7 +54,7 @@ impl Sorted {
         self.create.iter_mut().chain(&mut self.update).flat_map(|draft| &mut draft.endpoints)
     }
 
-    /// Moves the kept slices for which `changes` returns true to the slices to change.
+    /// Moves the slices for which `changes` returns true from `keep` to `update`.
     pub fn rewrite(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
         let (rewritten, keep) = std::mem::take(&mut self.keep).into_iter().partition(|slice| changes(slice));
         self.keep = keep;
@@ -62,7 +62,7 @@ impl Sorted {
         self.update.extend(rewritten.iter().map(Draft::of));
     }
 
-    /// Moves drafts that are equal to their slice to the kept slices.
+    /// Moves the slices that are equal to their draft from `update` to `keep`.
     pub fn leave_what_is_as_wanted(&mut self, wanted: &SliceMetadata) {
         let is_as_wanted = |draft: &Draft| {
             draft.base.as_ref().is_some_and(|base| {
@@ -81,9 +81,9 @@ type Places<'a> = HashMap<&'a str, (usize, usize)>;
 /// The existing slices of a Service with one address type, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Slices {
-    /// Slices whose endpoints are compared with the candidates.
+    /// Slices with endpoints to compare with the candidates.
     pub compared: Vec<Arc<Slice>>,
-    /// Slices known to be up to date. None of their endpoints is among the considered candidates.
+    /// Slices that are known to be up to date. None of their Pods is among the candidates of this sync.
     pub up_to_date: Vec<UpToDateSlice>,
 }
 
@@ -91,18 +91,19 @@ pub struct Slices {
 pub struct Limits<'a> {
     /// The number of endpoints up to which a slice is filled.
     pub max_endpoints: usize,
-    /// The remaining number of ports for new slices of this sync. If it is not zero, one more slice can be created.
+    /// The remaining number of ports for new slices of this sync. Above zero, one more slice with any number of ports is
+    /// allowed.
     pub max_new_ports: &'a mut usize,
 }
 
 /// Assigns endpoints to slices, up to `max_endpoints` in each.
 ///
 /// Endpoints stay in their slices, slices that change anyway are filled first, and at most one more slice is changed for the
-/// remaining endpoints. A new slice starts with the endpoints of one slice to delete, so that it can replace that slice without
-/// moving them. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
+/// remaining endpoints. A new slice starts with the endpoints of a slice to delete, and can replace that slice without moving
+/// endpoints. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
 ///
-/// If the new slices would have more ports than `max_new_ports`, the remaining endpoints are deferred to the next sync, together
-/// with the changes of the slices that hold them now.
+/// If the new slices need more ports than `max_new_ports`, the remaining endpoints are deferred to the next sync, together with
+/// the changes of the slices that hold these endpoints now.
 pub fn pack<'a>(
     service: &Service,
     metadata: &SliceMetadata,
@@ -136,7 +137,7 @@ pub fn pack<'a>(
     }
     for (group, slice) in mixed {
         if has_others(group, slice, &places, &packings) {
-            // Endpoints of this group stay in the slice.
+            // The slice stays as it is, so its endpoints are not assigned to another slice.
             for there in &slice.endpoints {
                 packings[group].take_same(group, there, &places);
             }
@@ -150,7 +151,7 @@ pub fn pack<'a>(
         for (group, place) in slice.endpoints.iter().filter_map(|there| find(there, &places, &packings)) {
             shared.entry(group).or_default().push(place);
         }
-        // Used by the group with the most endpoints in the slice.
+        // The group with the most endpoints in the slice starts a new slice with them.
         let most = shared.into_iter().max_by_key(|(group, places)| (places.len(), Reverse(*group)));
         if let Some((group, places)) = most {
             packings[group].seeds.push(places);
@@ -168,14 +169,14 @@ pub fn pack<'a>(
     sorted
 }
 
-/// Whether new slices could exceed the ports that this sync may create.
+/// Whether the new slices could have more ports than `max_new_ports`.
 pub fn may_put_off(desired: &Desired<'_>, limits: &Limits<'_>) -> bool {
     let slices = |group: &Group<'_>| group.size.candidates.div_ceil(limits.max_endpoints);
     let most_ports = |group: &Group<'_>| desired.ports.count(&group.numbers) * slices(group);
     desired.groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.max_new_ports
 }
 
-/// Whether a slice of a group also holds endpoints of other groups that are in no other slice yet.
+/// Whether a slice of a group also holds endpoints of other groups that no other slice holds yet.
 fn has_others(group: usize, slice: &Slice, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> bool {
     slice.endpoints.iter().filter_map(|there| find(there, places, packings)).any(|(of, _)| of != group)
 }
@@ -187,20 +188,20 @@ fn find(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) ->
     (!packing.taken[place] && packing.candidates[place].is_same_endpoint(there)).then_some((group, place))
 }
 
-/// The packing of one group.
+/// The assignment of one group of candidates to slices.
 struct GroupPacking<'a> {
     numbers: Arc<Numbers>,
     candidates: Vec<Candidate<'a>>,
-    /// Whether each candidate is in a slice.
+    /// For each candidate, whether it is assigned to a slice.
     taken: Vec<bool>,
-    /// The number of candidates in no slice.
+    /// The number of candidates that are not assigned to a slice yet.
     left: usize,
-    /// The index before which every candidate is in a slice.
+    /// All candidates before this index are assigned to a slice.
     next: usize,
     update: Vec<Draft>,
     keep: Vec<Arc<Slice>>,
     up_to_date: Vec<UpToDateSlice>,
-    /// Candidates that are together in a slice to delete.
+    /// Candidates that are together in a slice to delete; each list is the start of a new slice.
     seeds: Vec<Vec<usize>>,
 }
 
@@ -218,13 +219,14 @@ impl<'a> GroupPacking<'a> {
         is_free
     }
 
-    /// Takes the candidate of this group that matches an endpoint of a slice, if no slice holds the candidate yet.
+    /// Assigns the candidate of this group that matches this endpoint to its slice. Returns the index of the candidate, or
+    /// `None` if no unassigned candidate matches.
     fn take_same(&mut self, group: usize, there: &Endpoint, places: &Places<'_>) -> Option<usize> {
         let (of, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
         (of == group && self.candidates[place].is_same_endpoint(there) && self.take(place)).then_some(place)
     }
 
-    /// Decides whether a slice with the ports of this group is kept, updated or deleted.
+    /// Decides whether an existing slice with the ports of this group is kept, updated or deleted.
     fn sort_in(
         &mut self,
         group: usize,
@@ -259,7 +261,7 @@ impl<'a> GroupPacking<'a> {
         }
     }
 
-    /// Adds remaining candidates to a slice until it is full.
+    /// Adds unassigned candidates to the endpoints of a slice, up to `max_endpoints` in total.
     fn top_up(&mut self, endpoints: &mut Vec<Endpoint>, max_endpoints: usize) {
         while self.left > 0 && endpoints.len() < max_endpoints {
             if self.take(self.next) {
@@ -269,7 +271,7 @@ impl<'a> GroupPacking<'a> {
         }
     }
 
-    /// Assigns every remaining candidate to a slice, as far as `max_new_ports` allows new slices.
+    /// Assigns every remaining candidate to a slice, within the limit `max_new_ports` for new slices.
     fn fill(&mut self, ports: &ServicePorts<'_>, max_endpoints: usize, max_new_ports: &mut usize, sorted: &mut Sorted) {
         let before = self.left;
         let mut update = std::mem::take(&mut self.update);
@@ -277,7 +279,7 @@ impl<'a> GroupPacking<'a> {
         for draft in &mut update {
             self.top_up(&mut draft.endpoints, max_endpoints);
         }
-        // The largest comes last and is used first.
+        // New slices start with the largest lists, because `new_slice` takes the last one.
         self.seeds.sort_by_key(Vec::len);
         let mut list: Option<Arc<[Port]>> = None;
         while self.left > 0 {
@@ -314,7 +316,7 @@ impl<'a> GroupPacking<'a> {
         }
     }
 
-    /// Builds a new slice from the endpoints of a slice to delete, skipping those that are in another slice.
+    /// Builds a new slice from the endpoints of a slice to delete, without the endpoints that another slice holds.
     fn new_slice(&mut self, ports: Arc<[Port]>, max_endpoints: usize) -> Draft {
         let mut draft = Draft::new(ports);
         for place in self.seeds.pop().unwrap_or_default().into_iter().take(max_endpoints) {
@@ -326,7 +328,7 @@ impl<'a> GroupPacking<'a> {
     }
 }
 
-/// The rank of a slice with room: the fullest slice ranks highest, then the first by name.
+/// The rank of a slice with room: a fuller slice ranks higher; of equally full slices, the first by name ranks highest.
 type Rank<'a> = (usize, Reverse<&'a str>);
 
 /// Returns the rank and index of the highest-ranked slice with room for `more` endpoints.

@@ -1,13 +1,14 @@
-//! The Pods and slices that a sync considers: everything, or the changes since a remembered packing.
+//! The Pods and slices that a sync considers: everything, or the changes since the last sync.
 //!
-//! If only Pods and slices have changed, a sync considers:
+//! The last sync of a large Service remembers a packing: the slice of each Pod. If only Pods and slices have changed since, the
+//! next sync considers:
 //!
 //! - Pods that were added, changed or deleted, Pods in slices that the last sync wrote, and Pods named by changed slices;
 //! - slices that hold one of these Pods, changed slices, and all other Pods of these slices.
 //!
-//! Every other Pod is in one up-to-date slice, and every other slice holds only such Pods. So the result equals that of a sync
-//! which considers everything. After any other change, such as the Service or the zone of a Node, the next sync considers
-//! everything.
+//! Every other Pod is in one up-to-date slice, and every other slice holds only such Pods. Therefore the result is the same as
+//! if the sync considered everything. After any other change, for example of the Service or of the zone of a Node, the next
+//! sync considers everything.
 
 use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 
@@ -27,12 +28,12 @@ use crate::{
 
 /// The Pods and slices that a sync considers for one address type.
 pub struct Scope<'a> {
-    /// The remembered packing; `None` if everything is considered.
+    /// The packing that the last sync remembered; `None` if everything is considered.
     pub(super) base: Option<&'a TypePacking>,
-    /// The considered names, sorted, including those of deleted Pods. Empty without a base.
+    /// The names of the considered Pods, sorted, with the names of deleted Pods. Empty if everything is considered.
     names: Vec<&'a str>,
     pods: Vec<&'a Arc<Pod>>,
-    /// The sizes of groups without the considered Pods.
+    /// The size of each group of Pods, not counting the considered Pods.
     sizes: GroupSizes,
     pub(super) slices: Slices,
 }
@@ -42,15 +43,15 @@ fn names(slice: &Slice) -> impl Iterator<Item = &str> {
 }
 
 impl<'a> Scope<'a> {
-    /// Considers everything. `slices` are all slices of the address type.
+    /// Returns the scope with all Pods and with `slices`, which are all slices of the address type.
     pub fn whole(snapshot: &'a Snapshot, slices: &[Arc<Slice>]) -> Self {
         let (base, names, sizes) = Default::default();
         let slices = Slices { compared: slices.to_vec(), up_to_date: Vec::new() };
         Self { base, names, pods: snapshot.pods.iter().collect(), sizes, slices }
     }
 
-    /// Considers the changes since the last sync; `None` without a usable packing. `slices` are all slices of the address type,
-    /// sorted by name.
+    /// Returns the scope with the changes since the last sync; `None` without a usable packing. `slices` are all slices of the
+    /// address type, sorted by name.
     pub fn changed(snapshot: &'a Snapshot, address_type: AddressType, slices: &'a [Arc<Slice>]) -> Option<Self> {
         let packing = snapshot.memory.packing.as_deref().filter(|packing| fits(packing, snapshot))?;
         let base = packing.of_types.get(&address_type)?;
@@ -107,7 +108,7 @@ impl<'a> Scope<'a> {
         desired_among(snapshot, &self.pods, self.sizes.clone(), address_type)
     }
 
-    /// Returns the packing after a sync with this scope has sorted all slices.
+    /// Returns the packing for the next sync, after a sync with this scope has assigned all endpoints.
     pub fn packing_after(
         &self,
         eligible: &[(&Arc<Pod>, Arc<Numbers>)],
@@ -155,7 +156,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Whether the inputs of a packing other than Pods and slices are unchanged.
+/// Whether a packing is usable: its Service, zones and maximal size of slices are the same as in the snapshot.
 fn fits(packing: &Packing, snapshot: &Snapshot) -> bool {
     Arc::ptr_eq(&packing.service, &snapshot.service)
         && Arc::ptr_eq(&packing.zones, &snapshot.zones)
@@ -168,7 +169,7 @@ fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
 
 #[cfg(test)]
 impl Scope<'_> {
-    /// Returns the number of considered Pods and slices.
+    /// Returns the numbers of considered Pods and of compared slices.
     pub(super) fn considered(&self) -> (usize, usize) {
         (self.pods.len(), self.slices.compared.len())
     }

@@ -7,7 +7,7 @@ use crate::{
     plan::{SliceMetadata, generate_name},
 };
 
-/// Label keys that are not copied from the Service.
+/// The keys of labels that are not copied from the Service, because this loop sets them.
 const RESERVED: [&str; 3] = [HEADLESS, SERVICE_NAME, MANAGED_BY];
 
 /// Returns the metadata of every slice that this sync writes.
@@ -28,7 +28,7 @@ pub fn slice_metadata(service: &Service, trigger_time: Option<String>) -> SliceM
     }
 }
 
-/// Whether labels are as wanted, ignoring differences in the reserved keys.
+/// Whether the labels of a slice are as wanted, ignoring the labels that are not copied from the Service.
 pub fn same_labels(slice: &Labels, wanted: &Labels) -> bool {
     let is_copied = |(key, _): &(&str, &str)| !RESERVED.contains(key);
     slice == wanted || slice.iter().filter(is_copied).eq(wanted.iter().filter(is_copied))

@@ -22,7 +22,7 @@ use crate::{
     zones::{Capacity, Ratios, is_overloaded},
 };
 
-/// Returns the sizes of created slices, names and sizes of updated ones, and names of deleted ones.
+/// Returns the sizes of created slices, the names and sizes of updated slices, and the names of deleted slices.
 fn sizes(writes: &Writes) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
     let create = writes.create.iter().map(|draft| draft.endpoints.len()).collect();
     let name = |slice: &Arc<Slice>| slice.metadata.name.to_string();
@@ -46,7 +46,6 @@ fn packed(there: &[usize], more: usize) -> (Vec<usize>, Vec<(String, usize)>, Ve
     sizes(&decide(&world).writes[0])
 }
 
-/// Makes a Pod unready.
 fn unready(world: &mut Snapshot, at: usize) {
     let mut pod = world.pods.iter().nth(at).unwrap().clone();
     Arc::make_mut(&mut pod).is_ready = false;

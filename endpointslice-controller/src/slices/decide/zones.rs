@@ -19,7 +19,7 @@ pub enum Refused {
     /// More zones than endpoints. The fields are the numbers of endpoints and zones.
     #[error("Insufficient number of endpoints ({0} endpoints, {1} zones)")]
     TooFew(usize, usize),
-    /// Some zone cannot get its minimum. The fields are the numbers of endpoints and zones.
+    /// A zone cannot get its minimal number of endpoints. The fields are the numbers of endpoints and zones.
     #[error(
         "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold ({0} endpoints, {1} zones)"
     )]
@@ -35,11 +35,11 @@ pub enum Refused {
 /// The wanted number of endpoints for one zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allocation {
-    /// The minimum that avoids overload.
+    /// The minimal number that does not overload the zone's endpoints.
     pub least: usize,
-    /// The maximum that leaves each other zone its minimum.
+    /// The maximal number that leaves every other zone its minimal number.
     pub most: usize,
-    /// The share of all endpoints, and at least `least`.
+    /// The zone's proportional share of all endpoints, but at least `least`.
     pub desired: f64,
 }
 
@@ -102,7 +102,7 @@ pub fn by_capacity(sorted: &mut Sorted, ratios: Option<&Ratios>) -> Result<Count
     if counts.is_empty() { Err(Refused::Nothing) } else { Ok(counts) }
 }
 
-/// Adds the hints of one more slice to the counts; `None` if its hints must change.
+/// Returns the counts with the hints of one more slice; `None` if the hints of the slice must change.
 fn given(endpoints: &[Endpoint], allocations: &BTreeMap<Text, Allocation>, before: &Counts) -> Option<Counts> {
     let mut counts = before.clone();
     for endpoint in endpoints {
@@ -127,7 +127,7 @@ fn given(endpoints: &[Endpoint], allocations: &BTreeMap<Text, Allocation>, befor
     Some(counts)
 }
 
-/// Returns how many endpoints each zone gives to other zones, and how many each zone receives.
+/// Returns the numbers of endpoints that each zone gives to other zones, and that each zone receives.
 fn moves(allocations: &BTreeMap<Text, Allocation>, counts: &Counts) -> (Counts, Counts) {
     let (mut surplus, mut deficit) = (Amounts::new(), Amounts::new());
     for (zone, allocation) in allocations {
@@ -154,7 +154,7 @@ fn moves(allocations: &BTreeMap<Text, Allocation>, counts: &Counts) -> (Counts, 
 /// Fractional numbers of endpoints, by zone.
 type Amounts = BTreeMap<Text, f64>;
 
-/// Returns the largest amount; of equal ones that of the first zone.
+/// Returns the zone with the largest amount, and the amount. Of zones with equal amounts, the first one is returned.
 fn largest(amounts: &mut Amounts) -> Option<(Text, &mut f64)> {
     let largest = amounts.iter_mut().rev().max_by(|a, b| a.1.total_cmp(b.1))?;
     Some((largest.0.clone(), largest.1))

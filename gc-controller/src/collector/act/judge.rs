@@ -33,7 +33,7 @@ pub(super) struct Judged<'a> {
     pub(super) is_live: bool,
 }
 
-/// Result of a write.
+/// Result of a write of the judged object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// The server accepted the write.
@@ -44,7 +44,7 @@ pub(super) enum Written {
     Changed,
 }
 
-/// Judges the object, and judges it again each time it changes before the verdict is executed. Returns whether it exists.
+/// Judges the object, and repeats this each time the object changes before the verdict is executed. Returns whether it exists.
 pub(super) async fn judge(snapshot: &Snapshot, place: &Place, io: Io<'_>) -> Result<bool, Failed> {
     let view = &snapshot.view;
     let mut judged = Judged {
@@ -76,7 +76,7 @@ pub(super) async fn judge(snapshot: &Snapshot, place: &Place, io: Io<'_>) -> Res
     Err(place.changing())
 }
 
-/// Returns whether the object may be part of a cycle. Asks the graph again, because dependents may have changed during the
+/// Returns whether the object may be part of a cycle. Reads the graph again, because dependents may have changed during the
 /// lookups of the owners.
 fn is_in_cycle(view: &View, io: Io<'_>) -> bool {
     let in_cycle = io.observe_again(Vec::new()).map_or(view.in_cycle, |fresh| fresh.in_cycle);
@@ -109,13 +109,13 @@ impl Judged<'_> {
         Ok(true)
     }
 
-    /// Determines the standing of each owner, in the order of the references.
+    /// Returns the UID and the standing of each owner, in the order of the references. Looks up owners of unknown state.
     async fn look_up_owners(&self, io: Io<'_>) -> Result<Vec<(Uid, Standing)>, Failed> {
         let mut standings = Vec::new();
         for owner in &*self.owners {
             let standing = match owner.state {
                 OwnerState::Absent => Standing::Dangling,
-                // If the owner has just been deleted, its monitor reports that, and the object is judged again.
+                // If the owner has just been deleted, its monitor reports the deletion, and the object is judged again.
                 OwnerState::Present => Standing::Solid,
                 OwnerState::Waiting => self.look_up(owner, Standing::Waiting, io).await?,
                 OwnerState::Unknown => self.look_up(owner, Standing::Solid, io).await?,
@@ -136,7 +136,7 @@ impl Judged<'_> {
                 Standing::Dangling
             }
         };
-        // A forecast rejects an impossible name without a request, just as the sync does, so there is no deviation to report.
+        // Forecast and sync reject an impossible name without a request, so the forecast was right.
         if standing != expected && place.can_exist() {
             let found = match standing {
                 Standing::Solid => "does not wait for its dependents",
@@ -175,7 +175,7 @@ impl Judged<'_> {
         }
     }
 
-    /// Precondition of every write: the UID and the version that was judged.
+    /// Returns the precondition of every write: the UID and the judged version of the object.
     pub(super) fn version(&self) -> Precondition {
         Precondition { uid: self.place.uid.clone(), version: Some(self.version) }
     }

@@ -1,8 +1,8 @@
 //! Changes the owner references of the judged version of an object.
 //!
-//! Built-in kinds accept a strategic merge patch, which names only the changed references. Other kinds answer 415; for them the
-//! whole list is replaced. The precondition on the version preserves references that a user corrected or removed after the
-//! judgement.
+//! Built-in kinds accept a strategic merge patch, which names only the changed references. For other kinds, the server answers
+//! 415, and the whole list is replaced. The precondition on the version protects references that a user corrected or removed
+//! after the judgement.
 
 use common::{
     api::Patch,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Judged<'_> {
-    /// Removes the references to these UIDs.
+    /// Removes all references of the object with these UIDs. Another owner keeps the object.
     pub(super) async fn drop_references(&self, uids: &[Uid], io: Io<'_>) -> Result<Written, Failed> {
         let changes = || uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
         let whole = || {
@@ -35,7 +35,7 @@ impl Judged<'_> {
         self.write(words, changes, whole, io).await
     }
 
-    /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The object must be read again afterwards.
+    /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The object must then be read again.
     pub(super) async fn unblock(&mut self, io: Io<'_>) -> Result<Written, Failed> {
         let blocked = self.owners.iter().filter(|owner| owner.is_blocked());
         let changes = || blocked.clone().map(|owner| json!(unblocked(owner))).collect();
@@ -51,7 +51,7 @@ impl Judged<'_> {
         Ok(Written::Changed)
     }
 
-    /// Sends `changes` as a strategic merge patch; if the server does not accept that format, replaces the list by `whole`.
+    /// Sends `changes` as a strategic merge patch. If the server does not accept that format, replaces the list by `whole`.
     async fn write(
         &self,
         [doing, why]: [&'static str; 2],
@@ -70,7 +70,7 @@ impl Judged<'_> {
         match answer {
             Ok(_) => Ok(Written::Done),
             Err(refusal) if says_absent(&refusal) => Ok(Written::Absent),
-            // The server answers 422 also if the UID belongs to another object.
+            // The server also answers 422 if the UID belongs to another object.
             Err(Refusal { error, .. }) if error.is_conflict() || error.is_invalid() && !self.is_live => {
                 Ok(Written::Changed)
             }

@@ -1,5 +1,3 @@
-//! Forecasts of the collector.
-
 use common::controller::{Decision, Explanation};
 
 use crate::{
@@ -15,7 +13,7 @@ fn explain(snapshot: &Snapshot) -> Explanation {
     Decision::<Collector>::with_forecast(snapshot, snapshot.now).explain()
 }
 
-/// An object that blocks the deletion of its only owner, and that has one dependent.
+/// Returns the snapshot of an object that blocks the deletion of its only owner, in this state, and has one dependent.
 fn blocking(state: OwnerState) -> Snapshot {
     let view = view(&[thing("c").blocking("o"), thing("d").blocking("c")]);
     let owner = owner(&view, OwnerKind::Synced, state);

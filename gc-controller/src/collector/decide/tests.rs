@@ -1,5 +1,3 @@
-//! Tables of decisions.
-
 use common::{
     meta::{Uid, Version},
     object::Resource,
@@ -52,7 +50,7 @@ fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
         let plan = decide(&snapshot(vec![owner(Synced, true), owner(kind, false)]));
         let awaited = if kind == Unknown { Awaited::Served } else { Awaited::Known }(of("ConfigMap"));
         assert!(matches!(&plan, Plan::Wait(found, _) if *found == awaited), "{kind:?}: {plan:?}");
-        // An owner that is known to be deleted needs no kind.
+        // If the owner is known not to exist, the state of its kind does not matter.
         assert!(matches!(decide(&snapshot(vec![owner(kind, true)])), Plan::Delete { .. }));
     }
     let mut unserved = snapshot(vec![owner(Synced, true)]);
@@ -144,7 +142,7 @@ fn verdicts_follow_the_table() {
         (&[("a", Waiting)], 0, false, go(background, false)),
         (&[("a", Waiting), ("b", Dangling)], 1, false, go(Propagation::Foreground, false)),
         (&[("a", Waiting)], 1, true, go(Propagation::Foreground, true)),
-        // Two references share a UID and only one is right: the wrong one does not remove the right one.
+        // Two references share a UID and only one is right: the right one is not removed with the wrong one.
         (&[("a", Solid), ("a", Dangling)], 0, false, Verdict::Keep),
         (&[("b", Dangling), ("a", Solid), ("b", Dangling)], 0, false, release(&["b"])),
     ] {

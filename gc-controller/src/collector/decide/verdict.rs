@@ -17,7 +17,7 @@ pub enum Standing {
     Waiting,
 }
 
-/// Action on an object.
+/// Decision about an object after its owners have been looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The object stays unchanged.
@@ -28,16 +28,16 @@ pub enum Verdict {
     Delete {
         /// Propagation policy for the dependents of the object.
         propagation: Propagation,
-        /// Whether the object must first stop blocking its owners, because they may wait for each other.
+        /// Whether the object must first stop blocking its owners, because the object and its owners may wait for each other.
         unblock: bool,
     },
 }
 
-/// Returns the action on an object with these `owners`, in the order of its references. `finalizers` is the propagation policy
-/// that the finalizers of the object request.
+/// Returns the decision about an object with these `owners`, in the order of its references. `finalizers` is the propagation
+/// policy that the finalizers of the object request.
 ///
-/// An object with a solid owner is never deleted, and never loses a reference to a solid owner: a dangling reference with the
-/// same UID stays, too. An object without references stays. `in_cycle` is called only if the verdict depends on it.
+/// An object with a solid (existing) owner is never deleted. It never loses a reference to a solid owner; a dangling reference
+/// with the same UID stays, too. An object without references stays. `in_cycle` is called only if the verdict depends on it.
 pub fn verdict(
     owners: &[(Uid, Standing)],
     dependents: usize,

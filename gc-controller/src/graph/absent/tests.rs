@@ -1,5 +1,3 @@
-//! The memory of deleted owners.
-
 use common::meta::Uid;
 
 use super::*;

@@ -1,5 +1,3 @@
-//! Comparison of the set of dependents with a model.
-
 use super::*;
 
 proptest::proptest! {

@@ -10,10 +10,10 @@ use crate::{
     world::{Thing, World, thing},
 };
 
-/// A change of a test object, named by its number.
+/// A change of one of the test objects `o0` to `o5`.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A monitor sees the object with these owners and in this state.
+    /// A monitor sees the object. An owner is a number, whether the reference is right, and whether it blocks.
     Put { object: u8, owners: Vec<(u8, bool, bool)>, state: u8 },
     /// A monitor sees the deletion of the object.
     Gone(u8),
@@ -43,7 +43,7 @@ fn object(number: u8, owners: &[(u8, bool, bool)], state: u8) -> Thing {
     }
 }
 
-/// Checks that the counters equal the counted objects.
+/// Checks the counters of monitors and of blocking dependents.
 fn check_counts(world: &mut World) {
     let source = world.source("ConfigMap");
     let nodes: Vec<_> = world.graph.nodes.places().map(|(_, node)| node).collect();
@@ -54,7 +54,7 @@ fn check_counts(world: &mut World) {
     }
 }
 
-/// Checks that every edge is stored in both directions, unless the owner has no node.
+/// Checks that each dependent names its owner, and that each virtual owner lists its dependents.
 fn check_edges(world: &World) {
     let graph = &world.graph;
     for id in graph.nodes.ids() {
@@ -125,7 +125,7 @@ proptest! {
         }
     }
 
-    /// After a full set, the graph contains exactly the objects of the set, for any history before it.
+    /// After a full set, the graph contains exactly the objects of the set, regardless of earlier changes.
     /// GC-13.
     #[test]
     fn a_full_set_repairs_all_missed_changes(

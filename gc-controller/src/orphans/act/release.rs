@@ -1,7 +1,7 @@
 //! Releases a dependent from an owner that is deleted with the policy `Orphan`.
 //!
-//! All references of the dependent to the UID of the owner are removed; their other fields do not matter. This is right for
-//! every version of the dependent, so the requests have no precondition on the version.
+//! All references of the dependent to the UID of the owner are removed, regardless of their other fields. The removal is right
+//! for every version of the dependent, so the requests have no precondition on the version.
 
 use common::{
     api::Patch,
@@ -21,12 +21,12 @@ pub(super) async fn release(place: &Place, owner: &Uid, io: Io<'_>) -> Result<()
     match io.send(request).await {
         Ok(_) => return Ok(()),
         Err(refusal) if says_absent(&refusal) => return Ok(()),
-        // Either the UID belongs to another object, or an old server requires the removed references to be present. The live
-        // object shows which.
+        // The UID belongs to another object, the kind does not support the patch, or an old server requires the removed
+        // references to be present. The live object shows which.
         Err(refusal) if is_unsupported(&refusal) || refusal.error.is_invalid() || refusal.error.is_conflict() => {}
         Err(refusal) => return Err(place.refused(CHANGING_REFERENCES, &refusal)),
     }
-    // Replaces the list of references of the live object.
+    // The list of references of the live object is replaced.
     for _ in 0..TRIES {
         let meta = match place.live("", io).await? {
             Live::Is(meta) if meta.owners.iter().any(|reference| reference.uid == *owner) => meta,

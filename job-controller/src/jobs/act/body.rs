@@ -1,4 +1,4 @@
-//! The bodies of created Pods: the Job's template as raw JSON, with the fields that depend on the index.
+//! The bodies of requests that create Pods: the Job's template as raw JSON, with the fields that depend on the index.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -18,14 +18,14 @@ use crate::{
     },
 };
 
-/// The maximal length of a name prefix that the server completes.
+/// The maximal length of a `generateName` that the server uses in full: it appends 5 characters, up to 63 in total.
 const MAX_PREFIX: usize = 58;
-/// The maximal length of a Pod name.
+/// The maximal length of a Pod name, in bytes.
 const MAX_NAME: usize = 253;
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
-/// The parts that the Pods of one sync share.
+/// The parts of the request bodies that all Pods of one sync share.
 pub(crate) struct Bodies {
     name: Text,
     metadata: TemplateMeta,
@@ -58,7 +58,7 @@ struct TemplateMeta {
 }
 
 impl Bodies {
-    /// Reads the template, or describes the error in it. Pods join `group`, if there is one.
+    /// Reads the Job's template; the error describes an invalid one. Pods join `group`, if one is given.
     pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
         let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
@@ -87,7 +87,7 @@ impl Bodies {
         Ok(Self { name: Text::new(&job.metadata.name), metadata, reference, spec })
     }
 
-    /// Builds the body of one Pod.
+    /// Builds the body of the request that creates this Pod.
     pub(crate) fn of(&self, pod: NewPod) -> impl Serialize {
         let mut labels: BTreeMap<&str, Cow<'_, str>> =
             self.metadata.labels.iter().map(|(key, value)| (key, value.into())).collect();
@@ -124,7 +124,7 @@ impl Bodies {
         }
     }
 
-    /// Returns the name prefix of a Pod. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
+    /// Returns the `generateName` of a Pod with this index. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
     pub(crate) fn prefix(&self, index: Option<u32>) -> String {
         let Some(index) = index else {
             let dash = if self.name.len() < MAX_NAME { "-" } else { "" };
@@ -137,9 +137,7 @@ impl Bodies {
     }
 }
 
-/// Adds the environment variable for the index to every container that does not define it.
-///
-/// Everything else stays as written.
+/// Adds the environment variable for the index to every container that does not define it. All other fields stay as written.
 fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
     #[derive(Deserialize)]
     struct Named {

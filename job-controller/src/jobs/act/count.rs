@@ -1,4 +1,4 @@
-//! The writes that count finished Pods, in their order; see [`crate::jobs::decide::track`].
+//! Sends the writes that count finished Pods, in the order of [`crate::jobs::decide::track`].
 
 use common::{
     api,
@@ -21,17 +21,17 @@ use crate::{
     objects::{JOBS, Job, Status},
 };
 
-/// The part of the answer to a status write that is read.
+/// The part of the server's answer to a status write that this controller reads.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
     status: Option<Status>,
 }
 
-/// Writes the status that lists terminated Pods, removes their finalizers, and writes the status that counts them. A deleted Job
-/// needs no status.
+/// Writes the status that lists terminated Pods, removes their finalizers, and writes the status that counts the Pods. Stops
+/// without an error if the Job has been deleted.
 ///
-/// A failed write stops the sequence: the next sync finds everything it needs on the server. Upstream: `pkg/controller/job`,
+/// A failed write stops the sequence, and the next sync continues from the state on the server. Upstream: `pkg/controller/job`,
 /// `flushUncountedAndRemoveFinalizers`.
 pub(super) async fn count<'a>(
     snapshot: &Snapshot,
@@ -83,14 +83,14 @@ pub(super) async fn count<'a>(
     untracked.failure("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
 }
 
-/// The status on the server, as the last answer showed it.
+/// The status on the server, as in the last answer of the server.
 struct Stored<'a> {
     job: &'a Job,
     status: Status,
 }
 
 impl Stored<'_> {
-    /// Writes a status, with a precondition on the version that it was computed from.
+    /// Writes a status, with a precondition on the version after the last write of this sync.
     async fn write(&mut self, status: &Status, why: String, io: Io<'_>) -> Result<(), Refusal> {
         let body = io.body(|| json!({"status": status}));
         let request = Request::status(JOBS, &self.job.metadata, body).because(why);

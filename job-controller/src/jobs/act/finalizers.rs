@@ -1,4 +1,4 @@
-//! Removal of the tracking finalizer from Pods of a Job.
+//! Removes the tracking finalizer from Pods of a Job.
 
 use common::{
     events::EventType,
@@ -9,16 +9,16 @@ use common::{
 use super::note::{Io, Note};
 use crate::{jobs::snapshot::PodRef, untrack::untrack};
 
-/// The results of removing finalizers.
+/// The Pods that have lost their finalizers, and the Pods that may still have them.
 #[derive(Default)]
 pub(super) struct Untracked<'a> {
-    /// Pods without the finalizer now.
+    /// Pods that have lost the finalizer or no longer exist.
     pub(super) done: Vec<&'a PodRef>,
-    /// Pods that may still have the finalizer, each with the refusal.
+    /// Pods that may still have the finalizer, each with the server's refusal.
     refused: Vec<(&'a PodRef, Refusal)>,
 }
 
-/// Removes the finalizer from all these Pods. The Job's next sync waits until the cache shows the writes.
+/// Removes the finalizer from all these Pods, in parallel. The next sync of the Job waits until the cache shows these writes.
 pub(super) async fn untrack_all<'a>(pods: Vec<&'a PodRef>, why: &'static str, io: Io<'_>) -> Untracked<'a> {
     let mut untracked = Untracked::default();
     if pods.is_empty() {

@@ -1,4 +1,4 @@
-//! Creates the Workload and the `PodGroup` of a Job whose Pods are scheduled as a gang.
+//! Creates the Workload and the `PodGroup` of a gang, which is a Job with Pods that are scheduled together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,12 +22,12 @@ use crate::{
     objects::{GroupTemplate, JOBS, POD_GROUPS, PodGroup, WORKLOADS, Workload},
 };
 
-/// The maximal number of create requests per object that the server answers with "already exists".
+/// The maximal number of create requests for one object in a sync, if the server answers them with "already exists".
 const ATTEMPTS: u32 = 5;
-/// The pause after each attempt.
+/// The pause after each refused create, in which the cache may receive the existing object.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Returns the group that new Pods join, if any, and creates missing objects.
+/// Creates the Workload and the `PodGroup` if they are missing. Returns the group that new Pods join; `None` without a gang.
 ///
 /// Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub(super) async fn ensure(
@@ -45,7 +45,8 @@ pub(super) async fn ensure(
             Gang::Group(name) => return Ok(Some(name)),
             Gang::MakeBoth => match io.send_and_read::<Workload>(workload_request(snapshot, io)).await {
                 Ok(made) => {
-                    // In a forecast, the names of both objects follow from the Job.
+                    // A forecast (a sync without requests) gets no answer. It expects a Workload with the names that follow
+                    // from the Job.
                     let expected = || Workload::to_be_made(&workload_name(job), &template_name(job)).ok();
                     let Some(made) = made.or_else(expected) else { return Ok(None) };
                     let message = format!("Created Workload {} for Job {}", made.metadata.name, job.metadata.name);
@@ -110,7 +111,7 @@ fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option
     Some(request(snapshot, POD_GROUPS, &group_name(&of.name, template), Some(origin), spec, io))
 }
 
-/// Builds the create request for an object that the Job controls. `origin` is an additional owner.
+/// Builds the create request for an object that the Job controls. `origin` is an additional owner reference.
 fn request<S: Serialize>(
     snapshot: &Snapshot,
     resource: Resource,

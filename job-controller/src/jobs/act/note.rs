@@ -1,4 +1,4 @@
-//! The notes that a sync of a Job sends to the controller.
+//! Notes: changes of the controller's memory or metrics that a sync of a Job asks for.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,25 @@ use crate::{
     objects::{Action, Status},
 };
 
-/// A change of the controller's memory or metrics.
+/// A change of the controller's memory or metrics that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// The selector is invalid, so that nothing is done.
+    /// The Job is not synced, because its selector is invalid for this reason.
     BrokenSelector(String),
     /// The server has answered all requests to create Pods.
     Created {
-        /// The reason as a metric label.
         reason: CreationReason,
-        /// The number of created Pods.
         created: usize,
-        /// The number of refused requests.
+        /// Refusals because the namespace is terminating are not included.
         refused: usize,
     },
     /// The server refuses Pods because the namespace is terminating.
     NamespaceTerminates,
-    /// The status was written: the status before the write, and the status that is stored now.
+    /// A status was written: the stored status before this write, and after it.
     Counted(Box<[Status; 2]>),
-    /// Failures since the last success, all of which the stored status lists or counts.
+    /// Failures since the last success, after the write of a status that lists or counts all of them.
     Backoff(Record),
-    /// The number of Pods by the action of the failure policy.
+    /// The number of failed Pods for each action of the failure policy.
     Policy(BTreeMap<Action, u64>),
     /// The finalizers of these Pods are about to be removed.
     Untracking(Vec<Uid>),
@@ -44,11 +42,9 @@ pub enum Note {
     Finished(Box<End>),
     /// The sync has ended.
     Synced {
-        /// Whether the sync succeeded.
         is_ok: bool,
         /// The value of the metric label `action`.
         action: &'static str,
-        /// The duration of the sync.
         took: SignedDuration,
     },
 }

@@ -19,7 +19,7 @@ use crate::{
     untrack::untrack,
 };
 
-/// Creates Pods with a slow start, so that a Job whose Pods are refused costs one request per sync.
+/// Creates Pods in batches of 1, 2, 4, ... (slow start). A sync sends only one request if the server refuses all Pods.
 pub(super) async fn create(
     snapshot: &Snapshot,
     situation: &Situation,
@@ -56,7 +56,7 @@ pub(super) async fn create(
     (PodWrites { created: count, ..PodWrites::default() }, failed)
 }
 
-/// Deletes the victims of the plan.
+/// Deletes the Pods that the plan has selected.
 pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -> (PodWrites, Option<Failed>) {
     let victims = manage.victims();
     let remove = |Victim { position, why }| {
@@ -81,10 +81,10 @@ pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -
     (writes, failed)
 }
 
-/// Deletes a Pod with a precondition on its cached version: a Pod that has finished or was released since then is decided on
-/// again.
+/// Deletes a Pod with a precondition on its cached version. If the Pod has finished or was released since then, the server
+/// refuses the deletion, and the next sync decides again.
 ///
-/// A Pod that must not be counted loses its finalizer first.
+/// With `untracks_first`, the Pod loses its finalizer before the deletion, so that it is not counted.
 async fn remove_pod(OwnPod { pod, .. }: &OwnPod, untracks_first: bool, why: Why, io: Io<'_>) -> Result<(), Refusal> {
     let delete = Request::delete(PODS, pod.meta()).because(why.to_string());
     if !untracks_first {

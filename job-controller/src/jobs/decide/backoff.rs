@@ -22,7 +22,7 @@ impl Record {
         Self { failures: number(later.len()), last: latest(&later) }
     }
 
-    /// Returns the remaining back-off before the next Pod.
+    /// Returns the remaining back-off before the next Pod; zero if it has ended or no Pod has failed.
     pub fn remaining(self, limits: &Limits, now: Timestamp) -> Duration {
         let Self { failures, last } = self;
         let Some(last) = last.filter(|_| failures > 0) else { return Duration::ZERO };

@@ -1,17 +1,17 @@
-//! Builders and setters of conditions in the status of a Job.
+//! Builds conditions, and sets them in the status of a Job.
 
 use common::conditions::{self, Condition, TRUE, seconds};
 use jiff::Timestamp;
 
 use crate::{jobs::plan::End, objects::Status};
 
-/// Builds a condition whose probe time is `now`.
+/// Builds a condition with `now`, in whole seconds, as its probe time.
 pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
     let probed = Some(seconds::floor(now));
     Condition { last_probe_time: probed, ..Condition::new(kind, status, reason, message, now) }
 }
 
-/// Sets an end condition to true. The condition must not be true before.
+/// Sets the condition `kind`, which announces or reports `end`, to true. The condition must not be true yet.
 pub(super) fn set_end(status: &mut Status, kind: &str, end: &End, now: Timestamp) {
     debug_assert!(conditions::get(&status.conditions, kind).is_none_or(|c| !c.is_true()));
     let condition = condition(kind, TRUE, &end.reason, &end.message, now);

@@ -16,7 +16,7 @@ use crate::{
 
 /// Returns the end that the finished Pods imply, by the first rule that applies.
 ///
-/// [`completes`] decides about enough successes later, after Pods were created or deleted.
+/// [`completes`] decides later, after Pods are created or deleted, whether enough Pods have succeeded.
 pub fn decided_end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
     let job = &*snapshot.job;
     stored(job)
@@ -67,7 +67,7 @@ fn too_many_failures(job: &Job, situation: &Situation) -> bool {
     restarts > 0 && restarts >= i64::from(job.backoff_limit)
 }
 
-/// Returns the remaining active time; `None` without a deadline, or while the Job is suspended or has not started.
+/// Returns the time until the active deadline; `None` without a deadline, or while the Job is suspended or has not started.
 pub fn time_left(snapshot: &Snapshot, situation: &Situation) -> Option<Duration> {
     let job = &*snapshot.job;
     let deadline = job.active_deadline_seconds.filter(|_| !job.suspend)?;
@@ -86,7 +86,7 @@ fn failed_indexes(job: &Job, situation: &Situation) -> Option<End> {
     (failed > 0 && all).then(|| End::failure("FailedIndexes", "Job has failed indexes"))
 }
 
-/// Whether enough Pods have succeeded, given the number of active Pods.
+/// Whether enough Pods have succeeded to complete the Job, and no Pod is active.
 pub fn completes(job: &Job, situation: &Situation, active: usize) -> bool {
     let enough = match job.completions {
         Some(completions) => situation.succeeded >= completions as usize,

@@ -1,4 +1,4 @@
-//! The meaning of a failed Pod for its Job.
+//! Decides whether a Pod has failed, and whether its failure counts.
 
 use common::pods::Phase;
 
@@ -17,12 +17,12 @@ pub fn action(job: &Job, pod: &CachedPod) -> Option<Action> {
     job.failure_policy.as_ref().and_then(|policy| policy.action(pod))
 }
 
-/// Whether the failure of a Pod counts.
+/// Whether the failure of a Pod counts. False if the failure policy ignores it.
 pub fn is_counted(job: &Job, pod: &CachedPod) -> bool {
     action(job, pod) != Some(Action::Ignore)
 }
 
-/// Whether a failed Pod makes its index fail. Upstream: `pkg/controller/job`, `isIndexFailed`.
+/// Whether a failed Pod makes its index fail permanently. Upstream: `pkg/controller/job`, `isIndexFailed`.
 pub fn fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
     match action(job, pod) {
         Some(Action::FailIndex) => true,

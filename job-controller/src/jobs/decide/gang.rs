@@ -1,8 +1,8 @@
 //! Decides whether the Pods of a Job are scheduled together as a gang, and in which `PodGroup` (gate `WorkloadWithJob`).
 //!
 //! A Workload and its single `PodGroup` are created once, before the first Pod. They are found by their references instead of
-//! their names, because another writer may have created them. Objects with an unexpected shape are not changed, and the Pods are
-//! then scheduled one by one.
+//! their names, because another writer may have created them. If such an object has an unexpected shape, it is not changed, and
+//! the Pods are scheduled one by one.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -20,12 +20,12 @@ use crate::{
     objects::{JOBS, Job, kinds},
 };
 
-/// The maximal length of an object name.
+/// The maximal length of an object name, in bytes.
 const MAX_NAME: usize = 253;
-/// The maximal length of a DNS label, such as the name of a template.
+/// The maximal length of a DNS label, such as the name of a template, in bytes.
 const MAX_LABEL: usize = 63;
 
-/// Decides how Pods are scheduled. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
+/// Decides whether the Pods of a Job form a gang. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub fn gang(snapshot: &Snapshot, situation: &Situation, scheduling: Option<&Scheduling>) -> Gang {
     let job = &*snapshot.job;
     let Some(scheduling) = scheduling.filter(|_| is_candidate(job)) else { return Gang::Ordinary(None) };
@@ -50,13 +50,13 @@ pub fn gang(snapshot: &Snapshot, situation: &Situation, scheduling: Option<&Sche
     }
 }
 
-/// Whether the Pods of a Job are useful only all together.
+/// Whether the Pods of a Job all run at once and belong to no `PodGroup` yet, so that they can be a gang.
 fn is_candidate(job: &Job) -> bool {
     let alike = job.is_indexed() && job.parallelism > 1 && job.completions == Some(job.parallelism);
     alike && !job.has_scheduling_group && !job.metadata.is_deleting()
 }
 
-/// Whether the Job has never been started: existing Pods could not join a group.
+/// Whether the Job has never been started. A Pod that already exists could not join a group.
 fn is_new(job: &Job, situation: &Situation) -> bool {
     let status = &job.status;
     let counted = status.succeeded != 0 || status.failed != 0;
@@ -64,8 +64,7 @@ fn is_new(job: &Job, situation: &Situation) -> bool {
     situation.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
 }
 
-/// Whether the controller of an object is a deleted Job with the same name, so that the garbage collector is about to delete the
-/// object.
+/// Whether a deleted Job with the same name controls the object, so that the garbage collector will delete the object.
 pub fn is_left_over(object: &Meta, job: &Job) -> bool {
     let api_version = JOBS.api_version();
     let named_alike = |owner: &OwnerRef| {
@@ -78,7 +77,7 @@ fn is_of(object: &Meta, job: &Job) -> bool {
     object.controller().is_some_and(|owner| owner.uid == job.metadata.uid)
 }
 
-/// Returns the name of a Job's Workload: the same in each attempt, and a different one for a recreated Job.
+/// Returns the name of a Job's Workload. The name is the same in each attempt, and different for a recreated Job.
 ///
 /// Upstream: `pkg/controller/job`, `computeWorkloadName`.
 pub fn workload_name(job: &Job) -> String {
@@ -100,7 +99,7 @@ pub fn template_name(job: &Job) -> String {
     format!("{}{END}", name.trim_end_matches(['-', '.']))
 }
 
-/// Returns the name of the `PodGroup` for a Workload's template: parts of both names, and a hash of both.
+/// Returns the name of the `PodGroup` for a Workload's template: parts of the names of both objects, and a hash of the names.
 ///
 /// Upstream: `pkg/controller/job`, `computePodGroupName`.
 pub fn group_name(workload: &str, template: &str) -> String {
@@ -120,7 +119,7 @@ pub fn group_name(workload: &str, template: &str) -> String {
     format!("{}-{}-{hash}", cut(workload, first), cut(template, second))
 }
 
-/// Cuts a name. Names are ASCII; a cut inside a longer character moves to its beginning.
+/// Cuts a name to at most `at` bytes, at the boundary of a character.
 fn cut(name: &str, at: usize) -> &str {
     &name[..name.floor_char_boundary(at)]
 }

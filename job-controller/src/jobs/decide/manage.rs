@@ -13,7 +13,7 @@ use crate::{
     objects::Job,
 };
 
-/// Decides about the number of Pods. Never creates and deletes in one plan.
+/// Decides which Pods to create or delete. One plan never does both.
 ///
 /// Upstream: `pkg/controller/job`, `manageJob` and `deleteActivePods`.
 pub fn manage(snapshot: &Snapshot, situation: &Situation) -> Manage {
@@ -62,7 +62,7 @@ fn wanted(job: &Job, situation: &Situation) -> usize {
     }
 }
 
-/// Selects the Pods to delete: all Pods with a wrong index, and at least `surplus` Pods.
+/// Selects the Pods to delete: every Pod with an invalid or duplicate index, and more Pods until there are at least `surplus`.
 fn choose(job: &Job, situation: &Situation, surplus: usize) -> Vec<Victim> {
     let pod = |position: usize| &**situation.pods[position].pod;
     let rank = |group: &[usize]| {
@@ -143,7 +143,7 @@ fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage 
     }
 }
 
-/// Returns the failure counters of a new Pod: those of the replaced Pod, including its own failure.
+/// Returns the failure counters of a new Pod: the counters of the Pod that it replaces, plus the failure of that Pod.
 fn inherited(job: &Job, last: Option<&OwnPod>) -> Failures {
     let Some(OwnPod { pod, .. }) = last else { return Failures::default() };
     let counted = is_counted(job, pod);
@@ -153,7 +153,7 @@ fn inherited(job: &Job, last: Option<&OwnPod>) -> Failures {
     }
 }
 
-/// Returns the numbers after these writes, and how the Job ends.
+/// Returns the numbers of Pods after these writes, and the end of the Job if the status may announce it.
 pub fn managed(snapshot: &Snapshot, situation: &Situation, manage: &Manage, writes: &PodWrites) -> Managed {
     let job = &*snapshot.job;
     let active = (situation.active.len() + writes.created).saturating_sub(writes.removed);

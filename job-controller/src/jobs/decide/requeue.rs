@@ -17,7 +17,7 @@ pub fn requeue(
     writes: &PodWrites,
     untracked: usize,
 ) -> Requeue {
-    // The remainder of a sync is processed at once.
+    // A sync that has reached a limit is continued at once.
     if tracked.capped || is_unfinished(snapshot, &plan.manage, writes) {
         return Requeue::After(Duration::ZERO);
     }
@@ -27,11 +27,11 @@ pub fn requeue(
         let has_progressed = writes.created + writes.removed + untracked > 0;
         return if has_progressed { Requeue::After(Duration::ZERO) } else { Requeue::Conflict };
     }
-    // The loop knows when the first plan is due; a repeated decision may be due earlier.
+    // The loop knows only the due time of its first plan. This `plan` may be a repeated decision that is due earlier.
     plan.requeue_after.map_or(Requeue::AsPlanned, Requeue::After)
 }
 
-/// Whether all requests succeeded and Pods remain for another sync, because one sync writes a limited number of Pods.
+/// Whether all requests have succeeded, and the sync has stopped at the limit of Pods for one sync.
 fn is_unfinished(snapshot: &Snapshot, manage: &Manage, writes: &PodWrites) -> bool {
     let most = snapshot.limits.pods;
     match manage {

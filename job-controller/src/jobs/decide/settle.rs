@@ -12,7 +12,7 @@ use crate::{
     objects::{Job, Status},
 };
 
-/// Counts the listed UIDs that are not in `still_tracked`, and removes them from the list. Returns whether there were any.
+/// Moves the listed UIDs that are not in `still_tracked` from the lists to the counters. Returns whether any UID was moved.
 ///
 /// Upstream: `pkg/controller/job`, `cleanUncountedPodsWithoutFinalizers`.
 pub fn settle(status: &mut Status, still_tracked: &HashSet<Uid>) -> bool {
@@ -28,8 +28,8 @@ pub fn settle(status: &mut Status, still_tracked: &HashSet<Uid>) -> bool {
     succeeded || failed
 }
 
-/// Decides the second status and the end. `stored` is the status on the server, and `untracked` are the Pods of
-/// [`Tracked::untrack`] that lose their finalizers.
+/// Decides the second status of a sync, and the end. `stored` is the status on the server, and `untracked` are the Pods of
+/// [`Tracked::untrack`] that have lost their finalizers.
 pub fn conclude(
     snapshot: &Snapshot,
     tracked: &Tracked,
@@ -63,7 +63,7 @@ pub fn conclude(
     }
 }
 
-/// Returns the status of a Job that ended without ever starting, with its end as its start time.
+/// Returns the status of a Job that ended before it was started, with its end as its start time.
 ///
 /// Early patch releases of Kubernetes 1.32 and 1.33 require a start time even for a suspended Job that wanted no Pods
 /// (kubernetes/kubernetes#132144).
@@ -74,8 +74,8 @@ fn start_at_end(status: &Status) -> Status {
 
 /// Adds the end of the Job to the status, if all Pods are counted and none is terminating. Returns whether the end was added.
 ///
-/// The start time of a Job that never ran, or is suspended, is its end, because the server requires one. A suspended Job that
-/// wanted no Pods needs none. The end is never before the start, even if the clocks of two controllers differ. Upstream:
+/// Servers require a start time, so a Job without one gets its end as its start time, except a suspended Job that wants no
+/// Pods. The completion time is never before the start time, even if the clocks of two controllers differ. Upstream:
 /// `pkg/controller/job`, `enactJobFinished`.
 pub fn finish(job: &Job, status: &mut Status, end: &End, terminating: usize, now: Timestamp) -> bool {
     if !status.named.is_empty() || terminating > 0 {

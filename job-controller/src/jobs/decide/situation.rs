@@ -1,4 +1,4 @@
-//! Takes stock of a Job's Pods.
+//! Counts a Job's Pods by their states and indexes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     objects::{CachedPod, Job},
 };
 
-/// Returns the Job's own Pods, including `adopted`.
+/// Returns the Pods that the Job keeps, and the Pods `adopted` in this sync.
 pub fn own_pods(snapshot: &Snapshot, adopted: &[PodRef]) -> Vec<OwnPod> {
     let own = |pod: &PodRef, adopted: bool| OwnPod {
         pod: Arc::clone(pod),
@@ -30,7 +30,7 @@ pub fn own_pods(snapshot: &Snapshot, adopted: &[PodRef]) -> Vec<OwnPod> {
 }
 
 impl Situation {
-    /// Takes stock of these Pods.
+    /// Counts these Pods by their states and indexes, and decides whether they end the Job.
     pub fn new(snapshot: &Snapshot, pods: Vec<OwnPod>) -> Self {
         let job = &*snapshot.job;
         let active: Vec<usize> = (0..pods.len()).filter(|position| pods[*position].pod.is_active()).collect();
@@ -57,7 +57,7 @@ impl Situation {
         this
     }
 
-    /// Counts finished Pods: those counted before, those listed in the status, and new ones.
+    /// Counts finished Pods: the Pods that the stored status counts, the Pods that it lists, and newly finished Pods.
     fn count(&mut self, snapshot: &Snapshot) {
         let job = &*snapshot.job;
         let named = &job.status.named;
@@ -110,7 +110,7 @@ impl Situation {
         }
     }
 
-    /// Finds, for each index that needs a new Pod, the failed Pod whose counters the new Pod inherits.
+    /// Returns, for each index that needs a new Pod, the failed Pod that passes its failure counters to the new Pod.
     ///
     /// Upstream: `pkg/controller/job`, `getPodsWithDelayedDeletionPerIndex`.
     fn find_predecessors(&self, job: &Job) -> BTreeMap<u32, usize> {

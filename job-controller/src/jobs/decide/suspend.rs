@@ -1,4 +1,4 @@
-//! The status of suspending and resuming a Job.
+//! Sets the condition `Suspended` and the start time when a Job is suspended or resumed.
 
 use common::conditions::{FALSE, TRUE};
 use jiff::Timestamp;
@@ -9,9 +9,9 @@ use crate::{
     objects::{Status, kinds},
 };
 
-/// Updates the condition `Suspended` in the status. Returns the change, if there was one.
+/// Sets the condition `Suspended` in the status. Returns the change; `None` if the condition stays.
 ///
-/// A Job that was never suspended has no such condition. Resuming sets a new start time; suspending removes it, if
+/// A Job that was never suspended has no such condition. Resuming sets a new start time. Suspending removes the start time if
 /// `clears_start_time` is set.
 pub fn set(status: &mut Status, suspend: bool, clears_start_time: bool, now: Timestamp) -> Option<Suspension> {
     let new = if suspend { Suspension::Suspended } else { Suspension::Resumed };

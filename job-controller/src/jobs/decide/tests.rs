@@ -1,5 +1,3 @@
-//! The worked examples of the specification, as tables.
-
 mod counting;
 mod ending;
 mod gangs;

@@ -6,9 +6,9 @@
 //! write 3: the status counts the listed UIDs without finalizers, and removes them from the list
 //! ```
 //!
-//! Another process may take over between any two writes. A listed UID is counted once its Pod has no finalizer any more, no
-//! matter which process removed the finalizer, and it is not listed again while the finalizer is there. Indexes are listed
-//! permanently. One status lists a limited number of UIDs; later writes list the others.
+//! Another process may take over between any two writes. A listed UID is counted after its Pod has lost the finalizer, no
+//! matter which process removed the finalizer. A UID in the list is not added again. Indexes stay in the status permanently.
+//! One status lists a limited number of UIDs; later writes list the remaining ones.
 
 use std::collections::BTreeMap;
 
@@ -31,26 +31,26 @@ use crate::{
 /// How a terminated Pod is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
-    /// As the first success of its index.
+    /// The Pod completes its index.
     Index,
-    /// As a success.
+    /// The UID of the Pod is listed as succeeded.
     Success,
-    /// As a failure, with the action of the Job's failure policy.
+    /// The UID of the Pod is listed as failed. The action is that of the failure policy, if a rule matches.
     Failure(Option<Action>),
-    /// As an ignored failure.
+    /// The failure policy ignores the failure of the Pod.
     Ignored,
-    /// Not counted, or counted before.
+    /// The Pod is not counted, or was counted before.
     Nothing,
 }
 
 impl Counts {
-    /// Whether the status grows.
+    /// Whether counting the Pod adds a UID or an index to the status.
     fn lengthens_status(self) -> bool {
         matches!(self, Self::Index | Self::Success | Self::Failure(_))
     }
 }
 
-/// Decides the first status, and the finalizers that are removed after it is written.
+/// Decides the first status of a sync, and the finalizers to remove after this status is written.
 ///
 /// Upstream: `pkg/controller/job`, `trackJobStatusAndRemoveFinalizers`.
 pub fn track(
@@ -76,7 +76,7 @@ pub fn track(
     let mut writes = suspension.is_some()
         || (status.active, status.ready, status.terminating) != (stored.active, stored.ready, stored.terminating);
 
-    // Pods that were deleted uncounted have no finalizer any more.
+    // Active Pods that were deleted without being counted have lost their finalizers.
     let was_deleted =
         |own: &OwnPod| managed.end_to_write.is_some() && own.pod.is_active() && manage.untracks_first(own);
     let is_tracked = |own: &OwnPod| own.has_finalizer() && !was_deleted(own);
@@ -95,7 +95,7 @@ pub fn track(
         let uid = &own.pod.meta().uid;
         let is_named = failed.contains(uid) || succeeded.contains(uid);
         let counts = if is_named { Counts::Nothing } else { counts_as(snapshot, situation, managed, position) };
-        // When the list is full, only Pods that would make it longer have to wait.
+        // When the list of UIDs is full, only Pods that would extend it have to wait.
         if counts.lengthens_status() && indexes + status.named.len() >= snapshot.limits.named_pods {
             capped = true;
             continue;

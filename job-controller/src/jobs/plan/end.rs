@@ -1,4 +1,4 @@
-//! The end of a Job.
+//! The decided end of a Job: success or failure, with a reason.
 
 use common::intern::Text;
 
@@ -7,22 +7,22 @@ use crate::objects::kinds;
 /// Success or failure of a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The Job completes.
+    /// The Job ends with the condition `Complete`.
     Success,
-    /// The Job fails.
+    /// The Job ends with the condition `Failed`.
     Failure,
 }
 
 /// A decided end of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Success or failure.
+    /// Whether the Job succeeds or fails.
     pub verdict: Verdict,
     /// The reason of the condition, as upstream writes it.
     pub reason: Text,
-    /// The message of the condition.
+    /// The message of the condition, as upstream writes it.
     pub message: Box<str>,
-    /// Whether the stored status does not announce this end yet.
+    /// True if this sync decides the end; false if the stored status already announces it.
     pub is_new: bool,
 }
 
@@ -40,7 +40,7 @@ impl End {
         Self::new(Verdict::Success, "CompletionsReached", "Reached expected number of succeeded pods")
     }
 
-    /// Returns the type of the condition that announces the decided end.
+    /// Returns the type of the condition that announces the end before all Pods are counted.
     pub fn interim(&self) -> &'static str {
         match self.verdict {
             Verdict::Success => kinds::SUCCESS_CRITERIA_MET,

@@ -6,7 +6,7 @@ use common::controller::Explain;
 
 use super::{Gang, LeftAlone, Manage, OwnPod, Plan, Situation, SyncPlan};
 
-/// The maximal number of Pods listed by name.
+/// The maximal number of Pods that an explanation lists by name.
 const NAMED: usize = 10;
 
 impl Explain for Plan {
@@ -81,7 +81,7 @@ impl fmt::Display for Situation {
 }
 
 impl Plan {
-    /// Lists Pods of an Indexed Job without a valid index, which are not counted.
+    /// Describes the Pods of an Indexed Job that are not counted because their index is invalid; `None` without such Pods.
     fn lying(&self, pods: &[OwnPod]) -> Option<String> {
         if !self.job.is_indexed() {
             return None;

@@ -1,4 +1,4 @@
-//! The scheduling of a Job's Pods.
+//! How the Pods of a Job are scheduled: one by one, or together as a gang.
 
 use std::{fmt, sync::Arc};
 
@@ -6,25 +6,25 @@ use common::intern::Text;
 
 use crate::objects::Workload;
 
-/// How the Pods of a Job are scheduled.
+/// Whether the Pods of a Job are scheduled together, and in which `PodGroup`.
 #[derive(Clone, Debug)]
 pub enum Gang {
-    /// One by one; with a reason if the Job could be a gang.
+    /// The Pods are scheduled one by one. The reason is `None` for a Job that cannot be a gang.
     Ordinary(Option<Ordinary>),
-    /// Together, in the group with this name.
+    /// The Pods are scheduled together, in the existing `PodGroup` with this name.
     Group(Text),
-    /// Together, in a group that must be created for this Workload.
+    /// The Pods are scheduled together, in a `PodGroup` that must be created for this Workload.
     Make(Arc<Workload>),
-    /// Together; both the Workload and the group must be created.
+    /// The Pods are scheduled together. The Workload and the `PodGroup` must be created.
     MakeBoth,
 }
 
-/// The reason why the Pods of a possible gang are scheduled one by one.
+/// The reason why a Job that could be a gang has its Pods scheduled one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordinary {
-    /// The Job has been started, and there is no Workload.
+    /// The Job was started without a Workload.
     Started,
-    /// Several Workloads refer to the Job: this number.
+    /// This number of Workloads refer to the Job, more than one.
     Workloads(usize),
     /// The object of this kind and name is not controlled by the Job.
     Foreign(&'static str, Text),

@@ -1,10 +1,10 @@
-//! The decision about the number of Pods.
+//! The decision which Pods to create or delete.
 
 use std::{fmt, time::Duration};
 
 use super::{OwnPod, PodWrites, Situation};
 
-/// The decision about the number of Pods.
+/// The decision of one sync about the number of Pods.
 #[derive(Clone, Debug)]
 pub enum Manage {
     /// The number of Pods is as wanted.
@@ -17,42 +17,42 @@ pub enum Manage {
     DeleteAsFailed(Vec<Victim>),
     /// The Job has succeeded: all active Pods are deleted and do not count.
     ///
-    /// They lose their finalizers first, so that the next leader does not count them as failed if this process dies in between.
-    /// Upstream deletes them first.
+    /// The Pods lose their finalizers before they are deleted. If this process crashes in between, the next leader does not
+    /// count them as failed. Upstream deletes the Pods first.
     DeleteUncounted(Vec<Victim>),
     /// The Job is suspended: all active Pods are deleted and do not count.
     Suspend(Vec<Victim>),
-    /// There are too many Pods, or Pods with a wrong index: these Pods are deleted and do not count.
+    /// The Job has too many Pods, or Pods with a wrong index. These Pods are deleted and do not count.
     Remove(Vec<Victim>),
-    /// Pods are missing.
+    /// Pods are missing, and some of them can be created now.
     Create {
         /// The Pods to create now, at most one batch.
         pods: Vec<NewPod>,
-        /// The number of missing Pods.
+        /// The number of missing Pods, which may exceed one batch.
         missing: usize,
-        /// The time until more Pods may be created.
+        /// The shortest remaining back-off of an index that needs a Pod; `None` if no index is in back-off.
         wait: Option<Duration>,
     },
     /// Pods are missing, and no index is left for them, because some indexes have failed permanently.
     NoIndexLeft {
-        /// The number of missing Pods.
+        /// The wanted number of active Pods minus the existing number.
         missing: usize,
     },
     /// Pods are missing, and the back-off after a failure has not ended yet.
     Postpone {
-        /// The number of missing Pods.
+        /// The number of Pods to create after the back-off, which may exceed one batch.
         missing: usize,
-        /// The remaining back-off.
+        /// The remaining back-off, at least the debounce period.
         wait: Duration,
     },
 }
 
-/// A Pod to delete.
+/// A Pod that the sync deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// The position in [`Situation::pods`].
     pub position: usize,
-    /// The reason for the deletion.
+    /// The reason for the deletion, which `/debug/explain` shows.
     pub why: Why,
 }
 
@@ -71,7 +71,7 @@ pub enum Why {
     Surplus,
 }
 
-/// A Pod to create.
+/// A Pod that the sync creates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewPod {
     /// The completion index; `None` for a Job that is not indexed.
@@ -80,28 +80,28 @@ pub struct NewPod {
     pub failures: Option<Failures>,
 }
 
-/// The number of earlier failures of an index.
+/// The numbers of earlier failures of an index, which a new Pod carries in annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// Failures that count.
+    /// Failures that count towards `spec.backoffLimitPerIndex`.
     pub counted: u32,
-    /// Failures that a policy ignored.
+    /// Failures that `spec.podFailurePolicy` ignored.
     pub ignored: u32,
 }
 
 impl Manage {
-    /// Whether the number of Pods is compared with the wanted number. False if the Job ends or is terminating, or if changes are
-    /// not allowed.
+    /// Whether the sync brings the number of Pods to the wanted number. False if the Job ends or is terminating, or if changes
+    /// are not allowed.
     pub fn scales(&self) -> bool {
         !matches!(self, Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) | Self::NotAllowed(_) | Self::Deleting)
     }
 
-    /// Whether a Pod to delete loses its finalizer first, so that it does not count.
+    /// Whether a Pod to delete loses its finalizer before the deletion, so that the Pod is not counted.
     pub fn untracks_first(&self, victim: &OwnPod) -> bool {
         victim.tracked && matches!(self, Self::DeleteUncounted(_) | Self::Suspend(_) | Self::Remove(_))
     }
 
-    /// The Pods to delete.
+    /// Returns the Pods to delete; empty if the sync deletes none.
     pub fn victims(&self) -> &[Victim] {
         match self {
             Self::DeleteAsFailed(victims)
@@ -112,7 +112,7 @@ impl Manage {
         }
     }
 
-    /// Returns the result in which every request succeeds.
+    /// Returns the result of the creates and deletes, on the assumption that every request succeeds.
     pub fn as_planned(&self, situation: &Situation) -> PodWrites {
         match self {
             Self::Create { pods, .. } => PodWrites { created: pods.len(), ..PodWrites::default() },
@@ -123,7 +123,7 @@ impl Manage {
         }
     }
 
-    /// The value of the metric label `action`.
+    /// Returns the value of the metric label `action`.
     pub fn label(&self) -> &'static str {
         match self {
             Self::NotAllowed(_) | Self::Deleting | Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) => "reconciling",

@@ -1,4 +1,4 @@
-//! The numbers of a Job's Pods in one sync.
+//! The Pods of a Job and their numbers at the beginning of a sync.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ use crate::{
 /// A Pod that the Job controls.
 #[derive(Clone, Debug)]
 pub struct OwnPod {
-    /// The cached Pod.
+    /// The Pod as cached; the cache may be stale.
     pub pod: PodRef,
-    /// Whether the Pod carries the tracking finalizer. True for a Pod that was just adopted, even if the cache does not show it.
+    /// Whether the Pod carries the tracking finalizer. True for a Pod that was just adopted, even if the cached Pod lacks it.
     pub tracked: bool,
-    /// Whether this process removed the finalizer although the cache still shows it.
+    /// Whether this process has removed the finalizer, although the cache still shows it.
     pub untracked_here: bool,
-    /// Like [`CachedPod::finished`](crate::objects::CachedPod::finished), but never in the future.
+    /// The finish time, as in [`CachedPod::finished`](crate::objects::CachedPod::finished), but never in the future.
     pub finished: Timestamp,
 }
 
 impl OwnPod {
-    /// Whether the Pod still carries the finalizer, so that its result has not been counted.
+    /// Whether the Pod still carries the finalizer. The result of such a Pod is not counted yet.
     pub fn has_finalizer(&self) -> bool {
         self.tracked && !self.untracked_here
     }
 }
 
-/// The numbers of a Job's Pods in one sync.
+/// The Pods of a Job and their numbers at the beginning of a sync.
 #[derive(Clone, Debug)]
 pub struct Situation {
     /// Pods that the Job controls.
@@ -45,24 +45,24 @@ pub struct Situation {
     pub succeeded: usize,
     /// The number of failed Pods, counted or not.
     pub failed: usize,
-    /// Indexes that have succeeded.
+    /// Indexes that have succeeded, stored and new ones; empty unless the Job is indexed.
     pub completed: IndexSet,
     /// Succeeded indexes that the stored status does not list.
     pub newly_completed: IndexSet,
     /// Indexes that have failed permanently; `None` without `spec.backoffLimitPerIndex`.
     pub failed_indexes: Option<IndexSet>,
-    /// For each index that needs a new Pod: the failed Pod whose counters the new Pod inherits, as a position in `pods`.
+    /// For each index that needs a new Pod: the position in `pods` of the failed Pod that passes on its failure counters.
     pub predecessors: BTreeMap<u32, usize>,
-    /// Failures since the last success.
+    /// Failures since the last success, including failures that this sync counts.
     pub backoff: Record,
-    /// The start of the Job; `None` while it is suspended and was never started.
+    /// The start time in the status, or else the time of this sync; `None` for a suspended Job without a start time.
     pub start_time: Option<Timestamp>,
     /// The end that the finished Pods imply, if any.
     pub decided_end: Option<End>,
 }
 
 impl Situation {
-    /// Whether this Pod is the predecessor of the next Pod of its index.
+    /// Whether the next Pod of the same index inherits the failure counters of this Pod.
     pub fn is_predecessor(&self, position: usize) -> bool {
         let index = self.pods[position].pod.index;
         index.is_some_and(|index| self.predecessors.get(&index) == Some(&position))

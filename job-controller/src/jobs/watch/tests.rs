@@ -40,7 +40,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// Returns the waiting keys, the delayed keys with their seconds, and the keys of orphans.
+    /// Returns the waiting keys of Jobs, the delayed ones with their seconds, and the keys of possible orphans.
     fn queued(&self) -> Vec<String> {
         let state = self.watch.queue.state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));

@@ -14,7 +14,7 @@ fn a_set_whose_pods_fail_delays_creations() {
     for (active, wanted, at_once, then) in [
         (0, 3, "create 3 of 3", "later: 8"),
         (2, 3, "create 1 of 1", "later: 8"),
-        // Only creations are delayed.
+        // A back-off delays only creations.
         (3, 3, "nothing", "nothing"),
         (3, 1, "delete 2 of 2", "delete 2 of 2"),
     ] {

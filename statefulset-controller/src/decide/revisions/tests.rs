@@ -66,9 +66,9 @@ fn new_defaults_of_a_server_are_no_new_template() {
     let mut exact = world.clone();
     exact.limits.semantic_comparison = false;
     assert_eq!(chosen(&exact).0, "new 2");
-    // Only the newest revision is compared with defaults applied.
+    // Only the newest revision is compared with API defaults applied.
     assert_eq!(chosen(&world.revision("b", 2)).0, "new 3");
-    // In the opposite direction, fields were removed from the template.
+    // In the opposite direction, defaults were removed from the template: this makes a new revision.
     let world = empty(1).revision_of("new", 1, &defaulted).spec("template", old);
     assert_eq!(chosen(&world).0, "new 2");
 }
@@ -124,7 +124,7 @@ fn a_current_revision_with_the_planned_name_stays_current() {
     assert_eq!((&*after.current.name, &*after.update.name), (&*name, "web-next"));
     let Source::Stored(stored) = after.current.source else { panic!("the set has another template") };
     assert_eq!(*stored.meta.name, *name);
-    // Without a stored current revision, the new revision is both.
+    // Without a stored current revision, the new revision is the current and the update revision.
     let first = empty(1);
     let after = created(&first.plan().revisions, &first.snapshot().template, "web-next", 1);
     assert_eq!((&*after.current.name, &*after.update.name), ("web-next", "web-next"));
@@ -133,7 +133,7 @@ fn a_current_revision_with_the_planned_name_stays_current() {
 /// STATEFULSET-83.
 #[test]
 fn no_revision_of_a_terminating_set_is_written() {
-    // The garbage collector has removed the owner references, so no revision is found.
+    // The garbage collector has removed the owner references of the revisions, so no revision is found.
     let recorded = json!({"currentRevision": "web-a", "updateRevision": "web-b"});
     let orphaned = empty(1).template("b").status(recorded).deleting();
     assert_eq!(chosen(&orphaned), words("nothing", "web-a", "web-b"));
@@ -152,7 +152,7 @@ fn an_explanation_names_the_write_of_a_revision() {
     let line = format!("create ControllerRevision {name}: the template is new, its revision is number 2");
     assert_eq!(first(&new), Some(line));
     assert_eq!(first(&world(1)), None);
-    // The write of a revision alone is an action of the plan.
+    // A plan with only the write of a revision has one action.
     let paused = renumbered.spec("updateStrategy", json!({"type": "OnDelete"}));
     assert_eq!(paused.actions().len(), 1, "{:?}", paused.actions());
 }

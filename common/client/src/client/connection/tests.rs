@@ -8,7 +8,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::*;
 use crate::api::{Api, Error as ApiError};
 
-/// A TLS server on loopback that answers with protocol, path and headers of each request, and counts its connections.
+/// A TLS server on loopback that answers with protocol, path and headers of each request, and counts connections.
 struct Server {
     address: SocketAddr,
     ca: Vec<u8>,
@@ -164,7 +164,7 @@ async fn nothing_is_sent_to_a_server_that_is_not_trusted() {
 /// A TCP proxy that forwards bytes. Silenced connections stay open but forward nothing.
 struct Proxy {
     address: SocketAddr,
-    /// Connections with a lower number are silenced.
+    /// Connections with a number below this one are silenced. Numbers count from 0 in the order of the connections.
     silent_below: tokio::sync::watch::Sender<usize>,
     accepted: Arc<AtomicUsize>,
     accepting: tokio::task::JoinHandle<()>,
@@ -181,7 +181,7 @@ impl Proxy {
         format!("https://{}", self.address).parse().unwrap()
     }
 
-    /// Silences all connections so far; later ones work.
+    /// Silences all present connections. Later connections work.
     fn silence(&self) {
         self.silent_below.send_replace(self.accepted.load(Ordering::Relaxed));
     }

@@ -1,4 +1,4 @@
-//! Malformed input from servers and tenants: it causes no panic, and makes no other object unreadable.
+//! Tests with malformed input from servers and tenants. It causes no panic, and makes no other object unreadable.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn thing(name: &str) -> Value {
         "size": 3})
 }
 
-/// Generates any JSON: wrong types, nesting, extreme numbers, long and unusual texts.
+/// Generates any JSON value: wrong types, nesting, extreme numbers, long and unusual texts.
 fn anything() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -48,7 +48,7 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Selects a field of [`thing`], as a JSON pointer.
+/// Selects a field of the object that [`thing`] returns, as a JSON pointer.
 fn field() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "/metadata",
@@ -105,7 +105,7 @@ proptest! {
         if !path.starts_with("/metadata") {
             prop_assert!(is_readable.is_some(), "the metadata can be read");
         }
-        // The watch and the list agree.
+        // The object is readable in a watch event if and only if it is readable in a list.
         match (is_readable, page) {
             (Some(readable), Ok(page)) => {
                 let good = page.items.iter().filter(|entry| matches!(entry, Entry::Good(_))).count();
@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// The object is about as large as a server accepts. The cost of a read grows only with its length.
+/// The object is about as large as a server accepts. The cost of decoding it grows only with its length.
 #[test]
 fn thousands_of_owners_labels_and_finalizers_are_read() {
     let count = 20_000;

@@ -1,4 +1,4 @@
-//! Reads full sets: as a streaming list if the server supports it, otherwise in pages.
+//! Reads full sets of objects: as a streaming list if the server supports it, otherwise in pages.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -11,11 +11,11 @@ use crate::{
     },
 };
 
-/// Cause in the failure of a server that has not reached the requested version yet.
+/// Cause in the error of a server that has not reached the requested version yet.
 const VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
 impl<S: Sink> Reflector<S> {
-    /// Reads a full set. A streaming list then continues as a watch until the watch ends.
+    /// Reads a full set of objects. A streaming list then continues as a watch until the watch ends.
     pub(super) async fn full_set(&mut self) -> Result<(), End> {
         let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().instant());
@@ -27,14 +27,14 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Reads a full set as a streaming list, and follows the same stream as a watch.
+    /// Reads a full set as a streaming list, and then follows the same stream as a watch.
     async fn streamed(&mut self, wanted: u64) -> Result<(), End> {
         let known = self.sink.version();
         let mut query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
             self.watch_seconds()
         );
-        // Without a pending refresh request, a set at least as new as the known version suffices.
+        // Unless a refresh is requested, a set that is at least as new as the known version suffices.
         if known.is_known() && wanted <= self.met && !std::mem::take(&mut self.forget_version) {
             let _ = write!(query, "&resourceVersion={known}");
             self.asked = None;
@@ -86,7 +86,7 @@ impl<S: Sink> Reflector<S> {
                     self.complete(set, version, wanted);
                     break;
                 }
-                // A correct server sends nothing but the first set before its end. Other events make the set unreliable.
+                // Before the end of the set, a correct server sends only its objects. Other events make the set unreliable.
                 Frame::Put { .. } | Frame::Foreign { .. } | Frame::Gone(_) => {
                     return relist("an unexpected event before the end of the first set");
                 }
@@ -123,7 +123,7 @@ impl<S: Sink> Reflector<S> {
             query.push_str(&self.selectors());
             let (format, body) = match self.list(&query).await {
                 Ok(answer) => answer,
-                // The server no longer keeps the version of the first page: read everything in one page.
+                // The server no longer keeps the version of the first page, so the whole set is read in one page.
                 Err(e) if e.is_gone() && !token.is_empty() => {
                     (set, objects, bytes) = (self.sink.begin(), 0, 0);
                     let query = self.selectors();

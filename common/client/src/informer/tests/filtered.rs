@@ -1,4 +1,4 @@
-//! Objects that lose the label by which they are watched.
+//! Tests with objects that lose the label by which the informer selects them.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,6 @@ impl Object for Item {
     }
 }
 
-/// Builds an object with this UID, version and labels.
 fn item(name: &str, uid: &str, version: u64, labels: Value) -> Value {
     let version = version.to_string();
     json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version, "labels": labels}})
@@ -52,7 +51,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// Creates a cache at version 10 that holds `a` at version 9.
+    /// Starts an informer for the label `mine` and fills its cache, at version 10, with the object `a` at version 9.
     async fn new() -> (Self, Feed) {
         let (script, clock) = (Script::default(), Clock::simulated(Timestamp::UNIX_EPOCH, 3));
         let feed = script.stream();
@@ -89,7 +88,7 @@ impl Filter {
         self.informer.store().peek("ns", "a", |meta| meta.resource_version.number())
     }
 
-    /// Scripts the answer to the next read: a list of `items` at `version`.
+    /// Scripts the answer to the next read: a list with `items` at `version`.
     fn finds(&self, version: u64, items: &[Value]) {
         let list = json!({"metadata": {"resourceVersion": version.to_string()}, "items": items});
         self.script.then(Answer::Json(200, list));
@@ -99,7 +98,7 @@ impl Filter {
         std::mem::take(&mut *self.seen.lock())
     }
 
-    /// Returns the number of reads so far.
+    /// Returns the number of requests for single objects so far.
     fn reads(&self) -> usize {
         self.script.requests().iter().filter(|request| request.contains("fieldSelector")).count()
     }
@@ -162,7 +161,7 @@ async fn an_object_that_still_exists_is_cached_and_read_again_at_growing_interva
     assert_eq!(filter.informer.version(), Version::parse("11"), "the watch has not reached a later version");
     filter.wait(170).await;
     assert_eq!(filter.reads(), 8, "after 15, 31, 63 and 123 seconds");
-    // The watch shows the object again.
+    // The watch shows the object `a` again.
     feed.line("ADDED", &labelled("a", 40));
     filter.wait(600).await;
     assert_eq!((filter.seen(), filter.reads()), (vec!["~a 40".to_owned()], 8));
@@ -221,7 +220,7 @@ async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
     filter.wait(1).await;
     assert_eq!(filter.seen(), ["-b 11", "~a 20"]);
     assert_eq!((filter.cached(), filter.informer.version()), (Some(20), Version::parse("33")));
-    // The next full set lacks the object, too.
+    // The next full set lacks the object `a`, too.
     filter.finds(34, &[unlabelled("a", 20)]);
     filter.wait(1).await;
     let third = filter.script.stream();

@@ -21,7 +21,7 @@ fn trouble(retry: Retry) -> Failed {
     Failed::new("trouble", "in trouble").with_retry(retry)
 }
 
-/// A plan whose behaviour depends on the name in its key.
+/// A plan that behaves as the name in its key says: `every-60` is due each minute, and `huge` has 10,000 lines.
 struct Obey(String);
 
 impl Explain for Obey {
@@ -42,7 +42,7 @@ impl Explain for Obey {
     }
 }
 
-/// The query for the next move of the script. `act` begins with it.
+/// The note type of the test controller: `act` observes again to get the next move of the script.
 struct NextMove;
 
 impl Note for NextMove {
@@ -52,7 +52,7 @@ impl Note for NextMove {
 
 struct Puppet {
     clock: Clock,
-    /// The behaviour of the n-th call of `act`. Further calls succeed.
+    /// The moves of the calls of `act` in order. Calls after the last move succeed.
     script: Mutex<VecDeque<Move>>,
     acts: Mutex<Vec<(String, u128)>>,
     started: crate::clock::Instant,
@@ -96,7 +96,7 @@ impl Controller for Puppet {
             return Ok(Requeue::AsPlanned);
         }
         let meta = Meta { name: name.as_str().into(), ..Meta::default() };
-        // The request fails. The forecast needs a request, so that the sync runs against the server.
+        // The request fails. Without a request in the forecast, the sync would not run against the server.
         let _ = io.send(Request::status(LEASES, &meta, Body::default()).doing("obey")).await;
         let Some(next) = io.observe_again(()) else { return Ok(Requeue::AsPlanned) };
         match next {
@@ -308,7 +308,7 @@ async fn a_conflict_is_retried_at_once_and_further_ones_after_their_back_off() {
     world.add("a");
     let acts = world.after(3600).await;
     assert_eq!(acts[..2], [0, 0]);
-    // The first conflict counts as a failure: 10 ms, 20 ms, ..., 1000 s.
+    // The first conflict counts as a failure, so the back-offs are 10 ms, 20 ms, ..., 1000 s.
     assert!((10..15).contains(&acts[2]) && (30..40).contains(&acts[3]), "{acts:?}");
     assert!((20..=22).contains(&acts.len()), "{acts:?}");
 }
@@ -320,7 +320,7 @@ async fn a_sync_that_waits_for_a_failed_write_does_not_end_the_back_off() {
     world.keeper.open();
     world.add("a");
     let acts = world.after(100).await;
-    // 5 ms after the first failure, a minute after the unfinished sync, 10 ms after the second failure.
+    // The calls follow 5 ms after the first failure, a minute after the unfinished sync, 10 ms after the second failure.
     assert_eq!(acts.len(), 4, "{acts:?}");
     assert!((60_000..60_015).contains(&acts[2]) && (10..15).contains(&(acts[3] - acts[2])), "{acts:?}");
 }

@@ -1,9 +1,9 @@
-//! The revisions of an owner.
+//! Syncs that store, renumber and delete the revisions of an owner.
 
 use super::*;
 use crate::revision::{CONTROLLER_REVISIONS, Data, Numbers};
 
-/// The data of the revision to store.
+/// Returns the data of a revision with the template of version `a`.
 fn data() -> &'static Data {
     Box::leak(Box::new(Data::from_value(template("a"), Numbers::Exact).unwrap()))
 }
@@ -12,7 +12,7 @@ fn template(version: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": version}]}})
 }
 
-/// A revision with that template, as stored on the server.
+/// Returns a revision with the template of this version and the controller `owner`, as stored on the server.
 fn revision(version: &str, owner: &str) -> Value {
     let mut template = template(version);
     template["$patch"] = json!("replace");
@@ -79,7 +79,7 @@ async fn no_revision_is_stored_for_an_owner_that_does_not_exist() {
     }
 }
 
-/// Gives a revision the number 3, then deletes it.
+/// Gives the revision `web-1` the number 3, and then deletes it.
 async fn renumber(io: Io<'_, Count>) -> Result<Requeue, Failed> {
     let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
     let renumbered = Change::renumber(owner(), &revision, 3, io).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The Lease of `deploy/controllers/replicaset-controller/hold`, shortened.
+/// Returns a hold (a Lease that prevents leadership), shortened from `deploy/controllers/replicaset-controller/hold`.
 fn hold() -> Value {
     json!({
         "metadata": {"namespace": "kube-system", "name": "replicaset-controller", "uid": "h", "labels": {"a": "b"}},
@@ -24,7 +24,7 @@ async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
         "{}",
         a.status.summary()
     );
-    // Far beyond the lease duration of the hold.
+    // A day is far longer than the lease duration of the hold.
     pass(Duration::from_hours(24)).await;
     assert!(!a.gate.is_open());
     assert_eq!(server.writes(0), 0);
@@ -68,7 +68,7 @@ async fn a_lease_deleted_under_its_leader_is_left_to_that_leader() {
     }
     assert_eq!(server.holder(), "c0");
     assert!(a.gate.is_open());
-    // If the leader has crashed as well, the standby takes over after the lease duration.
+    // If the leader of the deleted Lease has crashed as well, the standby takes over after the lease duration.
     a.task.abort();
     pass(SECOND / 10).await;
     server.put(None);

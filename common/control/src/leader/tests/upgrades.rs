@@ -19,17 +19,16 @@ fn settings_of(version: &str, identity: &str) -> Settings {
     }
 }
 
-/// A candidate with a probation that keeps leading when a standby asks for its Lease.
+/// Starts a candidate of this version. As leader, it does not end when a standby asks for its Lease.
 fn versioned(server: &Server, who: usize, version: &str) -> Candidate {
     start(server, who, 0, settings_of(version, &format!("{version}/{who}")), || true)
 }
 
-/// The behaviour of a container's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quality {
-    /// They run until they are stopped.
+    /// The processes run until they are stopped.
     Good,
-    /// They crash after they have led for this time.
+    /// Each process crashes after it has led for this time.
     CrashesAfterLeading(Duration),
 }
 
@@ -106,7 +105,7 @@ impl Drop for Container {
 }
 
 impl Candidate {
-    /// Ends like a process that is stopped: finishes a little work before it releases the Lease.
+    /// Shuts the candidate down like a process that finishes a little work before it releases the Lease.
     async fn end_in_order(&self) {
         self.stop.drain();
         pass(Duration::from_millis(50)).await;
@@ -115,7 +114,7 @@ impl Candidate {
     }
 
     async fn ended(&self) {
-        // Nothing is ever sent. The channel closes when the task ends.
+        // No value is ever sent. The channel closes when the task ends.
         let _ = self.running.clone().changed().await;
     }
 }
@@ -166,7 +165,7 @@ fn counted(candidate: &Candidate, result: &str) -> u64 {
     value.parse().unwrap()
 }
 
-/// A leader of version A that has led for a while.
+/// Starts a container of version A, and returns it after it has led for 21 seconds.
 async fn leading_a(server: &Server) -> Container {
     let a = Container::run(server, 0, A, Quality::Good);
     until(&[&a], SECOND, || a.leads()).await;
@@ -234,7 +233,7 @@ async fn a_version_that_crashes_on_probation_is_replaced_by_the_old_version_for_
         b.ready().unwrap_err(),
         "version 1.1.0+b has failed its probation and stands by as the last resort; to let it try again: kubectl annotate lease -n kube-system replicaset-controller nonet/failed-"
     );
-    // The command in the message works.
+    // The effect of the `kubectl annotate` command in the message.
     {
         let mut state = server.state.lock();
         state.version += 1;
@@ -544,7 +543,7 @@ async fn a_client_go_elector_and_a_hand_over_do_not_disturb_each_other() {
     for _ in 0..12_000 {
         pass(Duration::from_millis(50)).await;
         let lead = [a.leads(), b.leads(), foreign.leads()];
-        // This elector notices the loss of its Lease only at its next attempt, which would be the same among client-go electors.
+        // The client-go elector notices the loss of its Lease only at its next attempt, as it does among electors of its kind.
         assert!(!(lead[0] && lead[1]), "two versions lead at once");
         assert!(!(foreign.leads() && (lead[0] || lead[1])), "two electors lead at once");
         for (was, is) in were.iter_mut().zip(lead) {
@@ -555,7 +554,7 @@ async fn a_client_go_elector_and_a_hand_over_do_not_disturb_each_other() {
     assert!(a.leads() || b.leads() || foreign.leads());
 }
 
-/// With any crashes and losses, at most one container leads at a time, and a working version leads in the end.
+/// With random crashes and losses, at most one container leads at a time, and a working version leads in the end.
 #[tokio::test(start_paused = true)]
 async fn every_mix_of_versions_and_faults_ends_with_exactly_one_leader() {
     for seed in 0..12 {

@@ -1,4 +1,4 @@
-//! Object and list metadata, and `Status`.
+//! Protobuf schemas of object metadata, list metadata and `Status`.
 
 use crate::wire::schema::{
     Message,
@@ -6,7 +6,7 @@ use crate::wire::schema::{
     always, list, map, nonzero, opaque, optional,
 };
 
-/// Schema of `meta/v1.ObjectMeta`.
+/// Schema of `meta/v1.ObjectMeta`, which is field 1 of every object.
 pub static OBJECT_META: Message = Message {
     name: "meta/v1.ObjectMeta",
     fields: &[
@@ -53,7 +53,7 @@ pub(super) static MANAGED_FIELDS_ENTRY: Message = Message {
     ],
 };
 
-/// Schema of `meta/v1.ListMeta`; `shardInfo` is opaque.
+/// Schema of `meta/v1.ListMeta`. No projection reads `shardInfo`.
 pub static LIST_META: Message = Message {
     name: "meta/v1.ListMeta",
     fields: &[
@@ -65,7 +65,7 @@ pub static LIST_META: Message = Message {
     ],
 };
 
-/// Schema of `meta/v1.Status`.
+/// Schema of `meta/v1.Status`, the body of an error.
 pub static STATUS: Message = Message {
     name: "meta/v1.Status",
     fields: &[
@@ -95,5 +95,5 @@ pub(super) static STATUS_CAUSE: Message = Message {
     fields: &[nonzero(1, "reason", Text), nonzero(2, "message", Text), nonzero(3, "field", Text)],
 };
 
-/// Any object, for reading only its metadata: field 1 of every kind, and the only field of `PartialObjectMetadata`.
+/// Schema to read only the metadata of an object: field 1 of every kind, and the only field of `PartialObjectMetadata`.
 pub static OBJECT: Message = Message { name: "object", fields: &[always(1, "metadata", Object(&OBJECT_META))] };

@@ -1,4 +1,4 @@
-//! Services, Endpoints and EndpointSlices.
+//! Protobuf schemas of Services, Endpoints and EndpointSlices.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{
@@ -7,7 +7,7 @@ use crate::wire::schema::{
     always, list, map, nonzero, opaque, optional,
 };
 
-/// Schema of `core/v1.Service`; `status` is opaque.
+/// Schema of `core/v1.Service`. No projection reads `status`.
 pub static SERVICE: Message = Message {
     name: "core/v1.Service",
     fields: &[
@@ -55,7 +55,7 @@ pub(super) static SERVICE_PORT: Message = Message {
     ],
 };
 
-/// Schema of `core/v1.Endpoints`.
+/// Schema of `core/v1.Endpoints`. Projections can read all fields.
 pub static ENDPOINTS: Message = Message {
     name: "core/v1.Endpoints",
     fields: &[always(1, "metadata", Object(&OBJECT_META)), list(2, "subsets", Object(&ENDPOINT_SUBSET))],
@@ -103,7 +103,7 @@ pub(super) static OBJECT_REFERENCE: Message = Message {
     ],
 };
 
-/// Schema of `discovery/v1.EndpointSlice`.
+/// Schema of `discovery/v1.EndpointSlice`. Projections can read all fields.
 pub static ENDPOINT_SLICE: Message = Message {
     name: "discovery/v1.EndpointSlice",
     fields: &[

@@ -1,4 +1,4 @@
-//! Nodes and Leases.
+//! Protobuf schemas of Nodes and Leases.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{
@@ -7,7 +7,7 @@ use crate::wire::schema::{
     always, list, map, nonzero, opaque, optional,
 };
 
-/// Schema of `core/v1.Node` with its nested messages; most lists in `status` are opaque.
+/// Schema of `core/v1.Node` with its nested messages. No projection reads most lists in `status`.
 pub static NODE: Message = Message {
     name: "core/v1.Node",
     fields: &[
@@ -72,7 +72,7 @@ pub(super) static NODE_CONDITION: Message = Message {
     ],
 };
 
-/// Schema of `coordination/v1.Lease`.
+/// Schema of `coordination/v1.Lease`. Projections can read all fields.
 pub static LEASE: Message = Message {
     name: "coordination/v1.Lease",
     fields: &[always(1, "metadata", Object(&OBJECT_META)), always(2, "spec", Object(&LEASE_SPEC))],

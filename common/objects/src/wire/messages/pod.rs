@@ -1,4 +1,4 @@
-//! `core/v1.Pod` with its nested messages.
+//! Protobuf schemas of Pods, containers, volumes and affinities.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{

@@ -1,4 +1,4 @@
-//! Jobs, ControllerRevisions and `PersistentVolumeClaims`.
+//! Protobuf schemas of Jobs, ControllerRevisions and `PersistentVolumeClaims`.
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{
@@ -13,7 +13,7 @@ pub static CONTROLLER_REVISION: Message = Message {
     fields: &[always(1, "metadata", Object(&OBJECT_META)), always(2, "data", Json), always(3, "revision", Int)],
 };
 
-/// Schema of `batch/v1.Job`; `spec` is opaque.
+/// Schema of `batch/v1.Job`. No projection reads `spec`.
 pub static JOB: Message = Message {
     name: "batch/v1.Job",
     fields: &[always(1, "metadata", Object(&OBJECT_META)), opaque(2, "spec"), always(3, "status", Object(&JOB_STATUS))],
@@ -48,7 +48,7 @@ pub(super) static JOB_CONDITION: Message = Message {
     ],
 };
 
-/// Schema of `core/v1.PersistentVolumeClaim`; `status` is opaque.
+/// Schema of `core/v1.PersistentVolumeClaim`. No projection reads `status`.
 pub static PERSISTENT_VOLUME_CLAIM: Message = Message {
     name: "core/v1.PersistentVolumeClaim",
     fields: &[

@@ -1,14 +1,14 @@
 //! Flags of kube-controller-manager that are read and checked, but have no effect here.
 //!
-//! A command line of kube-controller-manager, or one that all services share, is therefore accepted as it is. A warning at
-//! the start names the flags that ask for something that does not happen.
+//! A command line of kube-controller-manager, or one that all services share, is therefore accepted as it is. A warning at the
+//! start names the flags that ask for a behaviour that this program lacks.
 
 use clap::{Command, parser::ValueSource, value_parser};
 
 use super::{Given, flag, switch};
 use crate::{app::Definition, duration, version};
 
-/// Syntax of a value, with upstream's default where it has one.
+/// Syntax of a flag's value. The field of a variant is upstream's default.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Switch(bool),
@@ -30,13 +30,13 @@ use Kind::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, Version
 
 /// All accepted flags, with upstream's defaults. [`missing`] leaves out the flags that a program has itself.
 const ACCEPTED: &[(&str, Kind)] = &[
-    // Each controller is a process with its own credentials.
+    // No effect: each controller is a process with its own credentials.
     ("use-service-account-credentials", Switch(false)),
     ("emulated-version", Versions),
     ("min-compatibility-version", Versions),
     ("enable-leader-migration", Switch(false)),
     ("leader-migration-config", Text),
-    // The headers of a front proxy do not authenticate a caller here.
+    // No effect: the headers of a front proxy do not authenticate a caller here.
     ("authentication-skip-lookup", Switch(false)),
     ("authentication-tolerate-lookup-failure", Switch(false)),
     ("requestheader-client-ca-file", Text),
@@ -45,7 +45,7 @@ const ACCEPTED: &[(&str, Kind)] = &[
     ("requestheader-group-headers", Text),
     ("requestheader-extra-headers-prefix", Text),
     ("requestheader-uid-headers", Text),
-    // Addresses are always shared, as upstream's are on Linux.
+    // No effect: `SO_REUSEADDR` is always set, as Go sets it on Linux.
     ("permit-address-sharing", Switch(false)),
     ("profiling", Switch(true)),
     ("contention-profiling", Switch(false)),
@@ -54,9 +54,9 @@ const ACCEPTED: &[(&str, Kind)] = &[
     ("log-text-info-buffer-size", Size),
     ("log-json-split-stream", Switch(false)),
     ("log-json-info-buffer-size", Size),
-    // No version has hidden metrics here.
+    // No effect: these services have no hidden metrics.
     ("show-hidden-metrics-for-version", PreviousVersion),
-    // Flags of the other services of this project.
+    // Flags that other services of this project use.
     ("concurrent-deployment-syncs", Count("5")),
     ("concurrent-replicaset-syncs", Count("5")),
     ("concurrent-rc-syncs", Count("5")),
@@ -110,11 +110,11 @@ fn missing(definition: &Definition) -> impl Iterator<Item = &'static (&'static s
     ACCEPTED.iter().filter(move |(name, _)| !own(name))
 }
 
-/// Returns a warning that names the flags on the command line without effect.
+/// Returns a warning that names the flags on the command line that have no effect; `None` if there are none.
 pub(super) fn warning(definition: &Definition, given: &Given<'_>) -> Option<String> {
     let without_effect: Vec<String> = missing(definition)
         .filter(|(name, _)| given.0.value_source(name) == Some(ValueSource::CommandLine))
-        // A boolean flag at its default needs no warning.
+        // A boolean flag with the default value needs no warning.
         .filter(|(name, kind)| !matches!(kind, Switch(default) if given.get::<bool>(name) == *default))
         .map(|(name, _)| format!("--{name}"))
         .collect();

@@ -1,11 +1,10 @@
-//! Flags that limit which metrics and which values of labels are served.
+//! Flags that limit the metrics and the values of labels that `/metrics` serves.
 
 use clap::{ArgAction, Command};
 
 use super::{Given, file, flag, list};
 use crate::metrics::Limits;
 
-/// Adds the flags under the heading "Metrics".
 pub(super) fn add(command: Command) -> Command {
     command.next_help_heading("Metrics").args([
         list("disabled-metrics", "Metrics that are not served, by their full names"),
@@ -19,7 +18,7 @@ pub(super) fn add(command: Command) -> Command {
     ])
 }
 
-/// Reads the limits from the command line. The manifest file is read later, when the process starts.
+/// Reads the limits on metrics from the command line. The file of `--allow-metric-labels-manifest` is read later.
 pub(super) fn limits(given: &Given<'_>) -> Result<Limits, String> {
     let disabled = given.all("disabled-metrics").into_iter().filter(|name: &String| !name.is_empty());
     let lists: Vec<String> = given.all("allow-metric-labels");
@@ -29,7 +28,7 @@ pub(super) fn limits(given: &Given<'_>) -> Result<Limits, String> {
         .map_err(|e| format!("--allow-metric-labels: {e}"))
 }
 
-/// Parses `key=value`, or a list of such pairs with commas. In a list, each pair is in double quotes, because pairs may
+/// Parses `key=value`, or a comma-separated list of such pairs. In a list, each pair is in double quotes, because a pair may
 /// contain commas.
 ///
 /// Upstream: `StringToString` of pflag.

@@ -1,4 +1,4 @@
-//! Ranges of the values of flags.
+//! Checks that the values of flags are in the ranges that upstream allows.
 
 use crate::settings::TuneValue;
 

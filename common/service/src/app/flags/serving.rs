@@ -8,7 +8,6 @@ use rustls::{CipherSuite, NamedGroup};
 use super::{Given, file, flag, list, switch, time};
 use crate::server::{self, Certificate, Pair, ReviewOptions, Tls};
 
-/// Adds the flags under the heading "Serving".
 pub(super) fn add(command: Command, program: &'static str) -> Command {
     let defaults = ReviewOptions::new(&[]);
     command.next_help_heading("Serving").args([
@@ -86,7 +85,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     if address.ip().is_loopback() { Ok(address) } else { Err(format!("{} is not a loopback address", address.ip())) }
 }
 
-/// Reads the settings of the server. Values that have no effect here are reported in `warnings`.
+/// Reads the settings of the HTTP server. Adds a line to `warnings` for each value that has no effect.
 pub(super) fn settings(
     given: &Given<'_>,
     program: &str,
@@ -116,7 +115,7 @@ pub(super) fn settings(
     })
 }
 
-/// Reads which requests need a review, and how long answers are cached.
+/// Reads which HTTP requests the API server has to review, and how long its answers are cached.
 pub(super) fn reviews(given: &Given<'_>) -> ReviewOptions {
     ReviewOptions {
         open: given.all("authorization-always-allow-paths"),

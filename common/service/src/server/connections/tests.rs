@@ -88,7 +88,7 @@ impl Pipe {
         self.client.take().unwrap()
     }
 
-    /// Returns after how many seconds the server ended the connection.
+    /// Waits for the end of the connection, and returns its age in seconds.
     async fn ended(self) -> u64 {
         self.served.await.unwrap();
         (self.clock.instant() - self.opened).as_secs()
@@ -202,7 +202,7 @@ async fn silent_connections_never_block_a_probe() {
     let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
     let to = server.secure.unwrap();
     let mut held = Vec::new();
-    // From one address, from many, and from the address of the probe itself.
+    // Silent connections come from one address, from fifty, and from the address of the probe itself.
     for (addresses, connections) in [(1, 300), (50, 8), (0, 60)] {
         for at in 0..connections {
             for address in 0..addresses.max(1) {

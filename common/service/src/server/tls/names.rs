@@ -17,7 +17,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns a resolver with one certificate for all names.
+    /// Returns a resolver that serves `default` for every name.
     pub(super) fn new(default: CertifiedKey) -> Self {
         Self { default: Arc::new(default), named: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl ResolvesServerCert for Names {
     }
 }
 
-/// Whether a certificate contains a name.
+/// Whether a certificate is valid for a server name.
 fn holds(certified: &CertifiedKey, name: &str) -> bool {
     let Ok(name) = ServerName::try_from(name) else { return false };
     let certificate = certified.end_entity_cert().and_then(ParsedCertificate::try_from);

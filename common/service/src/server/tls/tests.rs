@@ -4,7 +4,7 @@ use rustls::{ClientConfig, ClientConnection, ServerConnection, pki_types::Server
 
 use super::*;
 
-/// A temporary directory that is removed when it is dropped.
+/// A temporary directory. Dropping this value removes the directory.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -20,7 +20,7 @@ impl Directory {
         Pair { certificate: self.0.join(format!("{name}.crt")), key: self.0.join(format!("{name}.key")) }
     }
 
-    /// Writes a pair of files with a new certificate for a name, and returns both.
+    /// Writes a new certificate for `name` and its key to files; returns the paths of the files and the certificate.
     fn made(&self, name: &str) -> (Pair, CertificateDer<'static>) {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
         let pair = self.pair(name);
@@ -78,7 +78,7 @@ fn shake_hands(
     })
 }
 
-/// Accepts any certificate.
+/// Accepts any certificate, because the certificates under test are self-signed.
 #[derive(Debug)]
 struct Anything;
 

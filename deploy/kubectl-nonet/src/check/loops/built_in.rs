@@ -18,7 +18,7 @@ use crate::{
     manager_flags,
 };
 
-/// Remedy where the API does not show the loops.
+/// Remedy if the API does not show which loops kube-controller-manager runs.
 const STATE: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST, or with \
     none if there is no kube-controller-manager";
 
@@ -27,9 +27,9 @@ const GET_PODS: &str = "kubectl -n kube-system get pods -l component=kube-contro
 /// State of one loop in all kube-controller-managers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The leader runs the loop, or a manager without election does. Names the Pods with the loop.
+    /// The leader runs the loop, or a manager without election does. Holds the names of all Pods with the loop switched on.
     Runs(Vec<String>),
-    /// The Pods with these names would run the loop, but none of them leads.
+    /// The Pods with these names have the loop switched on, but none of them leads.
     WouldRun(Vec<String>),
     /// All managers have the loop switched off.
     Off,
@@ -54,14 +54,14 @@ pub(super) struct BuiltIn<'a> {
 }
 
 impl<'a> BuiltIn<'a> {
-    /// Evaluates the Pods and the Lease.
+    /// Derives flags and leader from the Pods and the Lease of kube-controller-manager.
     pub(super) fn of(facts: &'a BuiltInFacts) -> Self {
         let election = Election::of(&facts.lease);
         let processes = facts.pods.iter().flatten().filter_map(process).collect();
         Self { facts, election, processes }
     }
 
-    /// Returns the state of a loop.
+    /// Returns whether a kube-controller-manager runs the loop `name`, and in which Pods.
     pub(super) fn state(&self, name: &str) -> State {
         match &self.facts.stated {
             Some(Stated::None) => return State::Gone,
@@ -78,7 +78,7 @@ impl<'a> BuiltIn<'a> {
         }
         let pods = on.iter().map(|process| process.name().to_owned()).collect();
         let works = match self.election {
-            // A leader outside these Pods may run any loop.
+            // A leader that is not one of the Pods may run any loop.
             Election::Led { holder, .. } => !self.has(holder) || on.iter().any(|process| process.is(holder)),
             Election::Unreadable(_) => true,
             _ => on.iter().any(|process| !process.elects),
@@ -86,12 +86,12 @@ impl<'a> BuiltIn<'a> {
         if works { State::Runs(pods) } else { State::WouldRun(pods) }
     }
 
-    /// Whether an identity belongs to one of the Pods.
+    /// Whether `identity`, from the Lease, belongs to one of the Pods.
     fn has(&self, identity: &str) -> bool {
         self.processes.iter().any(|process| process.is(identity))
     }
 
-    /// Whether the Pods show all managers: all Pods could be read, and the leader is one of them.
+    /// Whether the Pods show all managers: each Pod could be read, and the leader is one of the Pods.
     fn is_complete(&self) -> bool {
         let leader_is_seen = match self.election {
             Election::Led { holder, .. } => self.has(holder),
@@ -207,7 +207,7 @@ impl Process<'_> {
         self.pod.spec.as_ref()?.node_name.as_deref()
     }
 
-    /// Whether an identity belongs to this process. In the host network, identities begin with the name of the node.
+    /// Whether `identity` belongs to this Pod. In the host network, identities begin with the name of the node.
     fn is(&self, identity: &str) -> bool {
         let host = host(identity);
         self.node().is_some_and(|node| same_machine(node, host)) || self.name() == host

@@ -1,4 +1,4 @@
-//! A plan based on the changes equals a plan based on everything.
+//! Compares plans based on the changes since the last sync with plans based on all Pods and slices.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -44,7 +44,6 @@ fn is_same(one: &Packing, other: &Packing) -> bool {
 
 const PODS: usize = 80;
 
-/// The state of a Pod.
 #[derive(Clone, Debug)]
 struct State {
     families: u8,
@@ -57,7 +56,6 @@ struct State {
     life: u8,
 }
 
-/// A step of a history.
 #[derive(Clone, Debug)]
 enum Step {
     Put(Vec<(usize, State)>),
@@ -67,7 +65,7 @@ enum Step {
     Service(Value, bool, bool),
     /// Another writer changes a slice; the number selects the kind of change.
     Meddle(prop::sample::Index, u8, prop::sample::Index),
-    /// A sync: how many writes take effect (`None` for all), and whether the memory is updated.
+    /// A sync: the number of writes that take effect (`None` for all), and whether the memory is updated.
     Sync(Option<usize>, bool),
     Restart,
 }
@@ -138,7 +136,7 @@ fn read(index: usize, state: &State) -> Arc<Pod> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-/// The slice in the cache after a draft was written.
+/// Builds the slice that the cache shows after a draft was written.
 fn written(base: &Slice, draft: &Draft, plan: &Plan) -> Slice {
     let reread = |endpoint: &Endpoint| serde_json::from_value(json!(endpoint)).unwrap();
     let mut slice = base.clone();
@@ -151,7 +149,7 @@ fn written(base: &Slice, draft: &Draft, plan: &Plan) -> Slice {
 struct World {
     snapshot: Snapshot,
     made: usize,
-    /// The number of plans based on changes; `wholes` counts plans based on everything.
+    /// The number of syncs that considered only changes; `wholes` counts the syncs that considered everything.
     parts: usize,
     wholes: usize,
 }
@@ -217,7 +215,7 @@ impl World {
         for writes in &plan.writes {
             for draft in &writes.create {
                 if may_write() {
-                    // Generated names are not in order of creation.
+                    // The order of generated names differs from the order of creation, as on a real server.
                     let mut new = Slice::clone(&slice(&format!("{}-{}", self.made * 7 % 10, self.made), []));
                     new.address_type = writes.kind.as_str().into();
                     self.made += 1;
@@ -336,7 +334,7 @@ proptest! {
     }
 }
 
-/// A Service with up-to-date slices and a remembered packing.
+/// Builds a Service with up-to-date slices of 100 Pods each, and a memory of the last sync.
 fn settled(pods: usize) -> World {
     let mut world = World::new(&[], 100);
     world.snapshot.zones = snapshot([], 100).zones;

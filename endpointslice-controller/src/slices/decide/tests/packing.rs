@@ -25,13 +25,13 @@ use crate::{
 /// Slices by name.
 type Slices = BTreeMap<String, Slice>;
 
-/// Returns the ready addresses in any slice, which consumers use.
+/// Returns the addresses that are ready in some slice. Consumers use these addresses.
 fn ready(slices: &Slices) -> BTreeSet<Box<str>> {
     let endpoints = slices.values().flat_map(|slice| &slice.endpoints).filter(|endpoint| endpoint.is_ready());
     endpoints.flat_map(|endpoint| endpoint.addresses.iter().cloned()).collect()
 }
 
-/// Returns the slices after each write of a plan, in the order in which the writes are sent.
+/// Returns the slices before the first write and after each write of a plan, in the order of sending.
 fn prefixes(start: &[Arc<Slice>], writes: &[Writes], round: usize) -> Vec<Slices> {
     let mut now: Slices = start.iter().map(|slice| (slice.metadata.name.to_string(), Slice::clone(slice))).collect();
     let mut all = vec![now.clone()];
@@ -116,7 +116,7 @@ fn world(pods: &[Look], spec: &Value, slices: Vec<Arc<Slice>>, max_endpoints: us
     Snapshot { service: service(spec), zones: Arc::new(zones), slices, ..snapshot(pods, max_endpoints) }
 }
 
-/// The maximal number of writes: one for each slice that must change, plus new slices for the endpoints beyond the free room.
+/// Returns the maximal number of writes: one for each slice that must change, and new slices for endpoints that find no room.
 fn bound(world: &Snapshot, kind: AddressType) -> usize {
     let port_of = |pod: &Pod| pod.port("web", "TCP").unwrap();
     let has = |pod: &Pod| pod.ips.iter().any(|ip| ip.is_ipv4() == (kind == AddressType::Ipv4));
@@ -258,7 +258,7 @@ fn draft(base: &Arc<Slice>, pods: impl IntoIterator<Item = usize>) -> Draft {
 /// ENDPOINTSLICE-33, ENDPOINTSLICE-78.
 #[test]
 fn a_moved_endpoint_is_added_before_it_is_removed() {
-    // The endpoints of a move to b, those of b to c.
+    // The endpoints of slice a move to slice b, and the endpoints of slice b to slice c.
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 6..8), draft(&b, 0..2), draft(&c, 2..6)];
     let out = order_writes(Vec::new(), update, Vec::new(), Creation::Allowed, |_| true);
@@ -286,7 +286,7 @@ fn slices_that_exchange_endpoints_take_one_more_write() {
         counts,
     };
     never_missing(&prefixes(&world, &[writes], 0)).unwrap();
-    // Nothing can be created for a terminating Service.
+    // For a terminating Service, no slice can be created.
     let out = order_writes(Vec::new(), update, Vec::new(), Creation::Forbidden, |_| true);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (0, 3, 0));
 }
@@ -300,7 +300,7 @@ fn a_new_slice_replaces_the_slice_with_the_most_endpoints_in_common() {
     let out = order_writes(create, Vec::new(), vec![a, b], Creation::Allowed, |_| true);
     let shown: Vec<(&str, usize)> =
         out.update.iter().map(|d| (&*d.base.as_ref().unwrap().metadata.name, d.endpoints.len())).collect();
-    // Endpoint 0 moves from a to b.
+    // Endpoint 0 moves from slice a to slice b.
     assert_eq!(shown, [("b", 4), ("a", 2)]);
 }
 

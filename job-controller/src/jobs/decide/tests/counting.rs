@@ -1,4 +1,4 @@
-//! Tests of counting, and of the order of writes.
+//! Decisions how finished Pods are counted, and in which order the status and the finalizers are written.
 
 use serde_json::json;
 
@@ -93,7 +93,7 @@ fn a_job_with_fewer_completions_drops_indexes() {
 /// JOB-75.
 #[test]
 fn a_counted_pod_does_not_complete_its_index() {
-    // The Pod was counted as failed while it was terminating; the cache lags behind.
+    // The Pod was counted as failed while it was terminating, and the cache still shows its finalizer.
     let pods = [pod("a").index(0).deleting().succeeded()];
     let world = job("j").indexed(2, 2).status("failed", 1).with(pods).untracked_here(&["a"]);
     assert_eq!((&*world.status().completed_indexes, world.untracks().len()), ("", 0));

@@ -1,4 +1,4 @@
-//! Tests of when and how a Job ends.
+//! Decisions when a Job ends, and how.
 
 use serde_json::json;
 

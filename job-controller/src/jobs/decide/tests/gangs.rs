@@ -1,4 +1,4 @@
-//! Tests of scheduling as a gang, and of the names of its objects.
+//! Decisions about gangs, and the names of Workloads, templates and `PodGroups`.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn candidate() -> JobBuilder {
     job("j").indexed(3, 3).status("startTime", json!(null))
 }
 
-/// Describes how the Pods are scheduled.
+/// Describes how the Pods are scheduled; `known` are the cached Workloads and groups, or `None` with the gate off.
 fn of(world: &World, known: impl Into<Option<Scheduling>>) -> String {
     let mut snapshot = world.snapshot();
     snapshot.scheduling = known.into();
@@ -126,7 +126,7 @@ fn leftovers_of_a_deleted_job_are_distinguished_from_objects_of_others() {
     assert!(!is_left_over(&serde_json::from_str(r#"{"name": "w"}"#).unwrap(), &job));
 }
 
-/// The suffix equals the one that kube-controller-manager computes for the same UID.
+/// The hash in the Workload's name equals the hash that kube-controller-manager computes for the same UID.
 /// JOB-64.
 #[test]
 fn names_equal_upstreams_names() {

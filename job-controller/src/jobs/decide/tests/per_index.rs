@@ -1,4 +1,4 @@
-//! Tests of failures limited per index.
+//! Decisions about Jobs with `spec.backoffLimitPerIndex`.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! Random histories of Jobs, compared with a model that counts independently: Pods finish in any way, the process crashes after
-//! any write, caches lag, and each Pod still counts once.
+//! Random histories of Jobs, compared with a model that counts Pods independently. Pods finish in any way, the process crashes
+//! after any write, caches are stale, and each Pod still counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::{
     world::{JobBuilder, PodBuilder, World, at, job, limits, pod},
 };
 
-/// A Pod on the server.
+/// A Pod on the server of the model.
 #[derive(Clone, Debug, Default)]
 struct ModelPod {
     index: Option<u32>,
@@ -43,12 +43,12 @@ enum Step {
     Succeed(usize),
     /// The Pod at this position fails, if it runs.
     Fail(usize),
-    /// A user deletes the Pod; it may stay terminating for a while.
+    /// A user deletes the Pod at this position, which stays terminating until it finishes.
     Delete(usize),
     /// A terminating Pod finishes: it succeeds if the flag is true, and fails otherwise.
     End(usize, bool),
     /// A sync of the Job. The process crashes after `dies_after` writes; the cache of Pods is `lag` steps old; the bits of
-    /// `refuses` select finalizers whose removal fails.
+    /// `refuses` select finalizers that cannot be removed.
     Sync { dies_after: Option<usize>, lag: usize, refuses: u8 },
 }
 
@@ -72,7 +72,7 @@ struct Model {
     /// Earlier states of the Pods, for lagging caches.
     history: Vec<BTreeMap<String, ModelPod>>,
     created: usize,
-    /// Pods whose finalizers the current process removed.
+    /// Names of the Pods that lost their finalizers since the process started.
     untracked_here: BTreeSet<String>,
     /// UIDs that the status has ever listed as failed.
     named_failed: BTreeSet<String>,
@@ -81,7 +81,7 @@ struct Model {
     done: BTreeSet<u32>,
 }
 
-/// The process has crashed.
+/// The error of a write after the process has crashed.
 struct Died;
 
 /// The number of writes until the process crashes; `None` for no crash.
@@ -282,7 +282,7 @@ impl Model {
                 }
             }
         }
-        // A cache never goes back: the memory of a process would not match an older state.
+        // A cache never shows an older state than in the last sync, so older states are dropped after a sync.
         if matches!(step, Step::Sync { .. }) {
             self.history.clear();
         }
@@ -332,7 +332,7 @@ fn check(mut model: Model, steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Builds a Job that never started.
+/// Builds a Job with an empty status and a back-off limit of 1000.
 fn fresh() -> JobBuilder {
     let mut job = job("j").spec("backoffLimit", 1000);
     job.0["status"] = json!({});

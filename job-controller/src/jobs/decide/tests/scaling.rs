@@ -1,4 +1,4 @@
-//! Tests of how many Pods are created, and which are deleted.
+//! Decisions how many Pods are created, and which Pods are deleted.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn running(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
 }
 
 fn going(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
-    // The Pods were counted before, so that only their number matters here.
+    // These Pods have no finalizer, because they were counted before. Only their number matters.
     (0..count).map(|n| pod(&format!("go-{n}")).deleting().untracked())
 }
 
@@ -89,7 +89,7 @@ fn the_lowest_missing_indexes_are_created() {
             .status("succeeded", 3)
     };
     assert_eq!(indexed("TerminatingOrFailed").with(pods.clone()).does(), "create 3 5 6");
-    // The policy `Failed` wants one Pod fewer while one is terminating.
+    // With the policy `Failed`, one Pod fewer is created while one is terminating.
     assert_eq!(indexed("Failed").with(pods.clone()).does(), "create 3 6");
     assert_eq!(indexed("Failed").spec("parallelism", 5).with(pods).does(), "create 3 6 7");
 }

@@ -112,7 +112,7 @@ fn a_full_upstream_command_line_is_accepted_with_hyphens_and_with_underscores() 
     let underscored: Vec<&str> = underscored.iter().map(String::as_str).collect();
     assert_eq!(run(&underscored).settings.workers(&WORKERS), 10);
 
-    // Unknown flags are errors, so all flags above are really known.
+    // An unknown flag is an error, so the parser knows every flag in `WHOLE`.
     for flag in WHOLE.iter().filter_map(|flag| flag.strip_prefix("--")) {
         let unknown = format!("--x-{flag}");
         assert!(read(&[&unknown]).is_err(), "{unknown}");
