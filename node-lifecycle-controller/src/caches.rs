@@ -11,14 +11,14 @@ use common::{
 
 use crate::objects::{ByNode, CachedPod, Node, TerminatingByNode};
 
-/// The shared caches of Nodes and Pods.
+/// The informers of Nodes and Pods, which all loops of this process share.
 pub(crate) struct Caches {
     pub(crate) nodes: SharedInformer<Node>,
     pub(crate) pods: SharedInformer<CachedPod>,
 }
 
 impl Caches {
-    /// Returns the caches of this process; the first call starts them.
+    /// Returns the caches of this process; the first call starts their watches.
     pub(crate) fn of(context: &Context) -> Arc<Self> {
         context.shared.get_or_make(|| Self {
             nodes: SharedInformer::start(context.api.clone(), context.caches()),
@@ -26,13 +26,13 @@ impl Caches {
         })
     }
 
-    /// Returns read access to both caches.
+    /// Returns read access to the caches of Nodes and Pods.
     pub(crate) fn view(&self) -> CacheView<'_> {
         CacheView { nodes: self.nodes.store(), pods: self.pods.store() }
     }
 }
 
-/// Reads of both caches. The cost of each read is proportional to its result; none scans all Pods.
+/// Read access to the caches of Nodes and Pods. Every read of Pods uses an index, so no read scans all Pods.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheView<'a> {
     pub(crate) nodes: &'a Store<Node>,
@@ -40,7 +40,7 @@ pub(crate) struct CacheView<'a> {
 }
 
 impl CacheView<'_> {
-    /// Returns the node with this name, if it exists and can be decoded.
+    /// Returns the cached node with this name; `None` if the node does not exist or cannot be decoded.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes.get_readable("", name)
     }
@@ -55,17 +55,17 @@ impl CacheView<'_> {
         self.pods.readable_by_index(ByNode, &IndexValue::Text(Text::new(node)))
     }
 
-    /// Returns the names of nodes that do not exist although Pods are assigned to them.
+    /// Returns the names of missing nodes: Pods are assigned to a node of this name, but the node does not exist.
     pub(crate) fn missing_nodes(&self) -> BTreeSet<Text> {
         names(self.pods.index_values(ByNode)).filter(|node| !self.has_node(node)).collect()
     }
 
-    /// Returns the nodes of terminating Pods; the empty name stands for terminating Pods without a node.
+    /// Returns the names of the nodes of terminating Pods; the empty name stands for terminating Pods without a node.
     pub(crate) fn nodes_of_terminating_pods(&self) -> BTreeSet<Text> {
         names(self.pods.index_values(TerminatingByNode)).collect()
     }
 
-    /// Returns the terminating Pods that are assigned to a node; for an empty name, those without a node.
+    /// Returns the terminating Pods that are assigned to a node; for an empty name, the terminating Pods without a node.
     pub(crate) fn terminating_pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
         self.pods.readable_by_index(TerminatingByNode, &IndexValue::Text(Text::new(node)))
     }

@@ -1,4 +1,4 @@
-//! The states of zones, and the rates at which their nodes are tainted.
+//! Computes the states of zones, and the rates at which the nodes of each zone are tainted.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`, `ComputeZoneState`, `handleDisruption`, `setLimiterInZone`.
 
@@ -6,21 +6,21 @@ use std::collections::BTreeMap;
 
 use common::intern::Text;
 
-/// State of a zone by the share of its nodes that are not ready.
+/// State of a zone, computed from the share of nodes that are not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneState {
     /// No pass has computed the state yet.
     Initial,
-    /// The share is below the threshold, or at most 2 nodes are not ready.
+    /// The share of nodes that are not ready is below the threshold, or at most 2 nodes are not ready.
     Normal,
-    /// The share is at or above the threshold, and at least 3 nodes are not ready.
+    /// The share of nodes that are not ready reaches the threshold, and at least 3 nodes are not ready.
     PartialDisruption,
-    /// No node is ready.
+    /// No counted node of the zone is ready.
     FullDisruption,
 }
 
 impl ZoneState {
-    /// The name of the state in upstream.
+    /// Returns upstream's name of the state.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Initial => "Initial",
@@ -31,32 +31,32 @@ impl ZoneState {
     }
 }
 
-/// Numbers of ready and other nodes in a zone, without excluded nodes.
+/// Numbers of nodes in a zone. Nodes with the label `node.kubernetes.io/exclude-disruption` are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Nodes whose condition `Ready` is `True`.
+    /// Nodes with a condition `Ready` that is `True`, without silent nodes whose conditions could not be written.
     pub(crate) ready: usize,
-    /// All other nodes.
+    /// Nodes with another or no condition `Ready`, and silent nodes whose conditions could not be written.
     pub(crate) not_ready: usize,
 }
 
 impl Count {
-    /// Number of all counted nodes.
+    /// Returns the number of counted nodes, ready or not.
     pub(crate) fn size(self) -> usize {
         self.ready + self.not_ready
     }
 }
 
-/// Thresholds and rates of zones, set by flags.
+/// Thresholds for the states of zones, and rates of tainting; set by flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ZoneLimits {
-    /// Share of nodes that are not ready at which a zone becomes partially disrupted.
+    /// A zone is partially disrupted if at least this share of its nodes, between 0 and 1, is not ready.
     pub(crate) unhealthy_threshold: f32,
-    /// Number of nodes above which a zone is large.
+    /// A zone with more nodes than this is large.
     pub(crate) large_threshold: i64,
-    /// Nodes per second that are tainted in a zone that is not partially disrupted.
+    /// Nodes to taint per second in a zone that is not partially disrupted.
     pub(crate) rate: f32,
-    /// Nodes per second that are tainted in a large zone that is partially disrupted.
+    /// Nodes to taint per second in a large zone that is partially disrupted.
     pub(crate) secondary_rate: f32,
 }
 
@@ -85,12 +85,11 @@ impl ZoneLimits {
     }
 }
 
-/// New state and rate of a zone.
+/// State and tainting rate of a zone after a pass that changed at least one of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ZoneChange {
-    /// State after the pass.
     pub(crate) state: ZoneState,
-    /// The new tainting rate in nodes per second.
+    /// Nodes to taint per second.
     pub(crate) rate: f32,
 }
 
@@ -99,11 +98,11 @@ pub(crate) struct ZoneChange {
 pub(crate) enum Disruption {
     /// At least one zone is not fully disrupted.
     None,
-    /// Every zone has just become fully disrupted: no node is tainted, and existing taints are removed.
+    /// Every zone has just become fully disrupted: no further node is tainted, and existing taints are removed.
     Begins,
     /// Every zone is still fully disrupted.
     Lasts,
-    /// A zone has just recovered from total disruption: all grace periods restart.
+    /// Every zone was fully disrupted, and at least one zone has just recovered: all grace periods restart.
     Ends,
 }
 
@@ -114,18 +113,18 @@ impl Disruption {
     }
 }
 
-/// The state of a zone before a pass, and its nodes.
+/// State of a zone before a pass, and the numbers of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ZoneStanding {
-    /// State that the last pass computed.
+    /// State that the last pass computed; `Initial` before the first pass.
     pub(crate) state: ZoneState,
-    /// Numbers of nodes.
     pub(crate) count: Count,
 }
 
-/// Returns the changes of all zones, and the disruption of the whole cluster. Zones without counted nodes are ignored.
+/// Returns the zones with a new state or rate, and the disruption of the whole cluster. Zones without counted nodes are
+/// ignored.
 ///
-/// `was_total` is true if the last pass found every zone fully disrupted. Zones without a change are left out.
+/// `was_total` is true if the last pass found every zone fully disrupted.
 pub(crate) fn transition(
     zones: &BTreeMap<Text, ZoneStanding>,
     was_total: bool,
@@ -145,7 +144,7 @@ pub(crate) fn transition(
     let change = |(name, zone): (&Text, &ZoneStanding)| {
         let state = limits.state(zone.count);
         let rate = if is_total { 0.0 } else { limits.rate(state, zone.count) };
-        // The start of a total disruption stopped every zone, so its end changes every zone, too.
+        // A total disruption sets the rate of every zone to 0, so its start and its end change every zone.
         let is_change = state != zone.state || matches!(disruption, Disruption::Begins | Disruption::Ends);
         is_change.then(|| (name.clone(), ZoneChange { state, rate }))
     };
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
     use crate::world::LIMITS;
 
-    /// The table of the specification.
+    /// The specification's table of zone states and rates.
     /// NODE-32, NODE-33.
     #[test]
     fn the_share_of_nodes_that_are_not_ready_decides() {
@@ -187,7 +186,7 @@ mod tests {
         list.iter().map(one).collect()
     }
 
-    /// Returns the changes as `zone state rate`.
+    /// Runs `transition`, and formats each change as `zone state rate`.
     fn changes(list: &[(&str, ZoneState, usize, usize)], was_total: bool) -> (Vec<String>, Disruption) {
         let (changes, disruption) = transition(&zones(list), was_total, &LIMITS);
         let one = |(name, change): (&Text, &ZoneChange)| format!("{name} {:?} {}", change.state, change.rate);
@@ -205,7 +204,7 @@ mod tests {
         assert_eq!(changes(&[a_full, b_full], true), (vec![], Disruption::Lasts));
         let (_, disruption) = changes(&[a_full, b_full, ("c", Initial, 0, 1)], true);
         assert_eq!(disruption, Disruption::Lasts, "a new zone whose nodes are down changes nothing");
-        // The zone that stays disrupted gets its rate back, too.
+        // Zone `b` stays disrupted, and gets its rate back, too.
         let resumed = vec!["a Normal 0.1".to_owned(), "b FullDisruption 0.1".to_owned()];
         assert_eq!(changes(&[("a", FullDisruption, 1, 1), b_full], true), (resumed, Disruption::Ends));
     }

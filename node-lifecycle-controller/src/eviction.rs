@@ -1,11 +1,11 @@
 //! Evicts Pods from nodes whose `NoExecute` taints they do not tolerate, or no longer tolerate.
 //!
 //! A Pod is examined when it changes or when the taints of its node change. A Pod that tolerates the taints for a limited time
-//! has a timer; the timer belongs to that Pod, not to its name. Before a Pod is deleted, its node and the Pod are read from the
-//! server and the decision is made again, so a stale cache cannot cause an eviction; the Pods of a node share one read of the
-//! node ([`nodes`]). No Pod is deleted for a taint of the node monitor while its node may be healthy ([`crate::heartbeats`]). A
-//! failed deletion is retried; upstream waits for the next event. A terminating Pod that already has the condition
-//! `DisruptionTarget` stays unchanged.
+//! has a timer, which does not apply to a later Pod with the same name. Before a Pod is deleted, the Pod and its node are read
+//! from the server and the decision is made again, so a stale cache cannot cause an eviction. All Pods of a node share one read
+//! of the node ([`nodes`]). No Pod is deleted because of a taint of the node monitor while its node may be healthy
+//! ([`crate::heartbeats`]). A failed deletion is retried; upstream waits for the next event. A terminating Pod that already has
+//! the condition `DisruptionTarget` is not changed.
 //!
 //! Upstream: `pkg/controller/tainteviction`.
 
@@ -42,10 +42,10 @@ use plan::Plan;
 use snapshot::Snapshot;
 use timers::Timers;
 
-/// Number of Pods that are synced concurrently.
+/// Number of Pods that are synced concurrently; upstream's `UpdateWorkerSize`.
 const WORKERS: usize = 8;
 
-/// The feature gate for tolerations with the operators `Lt` and `Gt`.
+/// Feature gate for tolerations with the operators `Lt` and `Gt`, which compare numbers; off by default.
 pub const COMPARISON: FeatureGate = FeatureGate {
     name: "TaintTolerationComparisonOperators",
     default: false,
@@ -53,7 +53,7 @@ pub const COMPARISON: FeatureGate = FeatureGate {
     help: "Tolerations may compare numbers, with operators Lt and Gt",
 };
 
-/// Name, client and start function of the loop.
+/// The loop that evicts Pods because of `NoExecute` taints.
 pub const TAINT_EVICTION: LoopDefinition = LoopDefinition {
     name: "taint-eviction-controller",
     alias: "",
@@ -63,7 +63,7 @@ pub const TAINT_EVICTION: LoopDefinition = LoopDefinition {
     start,
 };
 
-/// The taint eviction controller.
+/// State of the loop `taint-eviction-controller`, shared by its syncs.
 struct Evictor {
     context: Context,
     timers: Timers,
@@ -164,7 +164,7 @@ impl Controller for Evictor {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        // The loop does not wait for Leases: most taints do not depend on them.
+        // The loop starts before the cache of Leases is filled, because most taints do not depend on Leases.
         vec![self.caches.nodes.informer(), self.caches.pods.informer()]
     }
 }

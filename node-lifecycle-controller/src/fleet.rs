@@ -1,7 +1,7 @@
 //! The records of all nodes, the schedule of passes, and the zones with the nodes that wait for a taint.
 //!
-//! An event of a node or a heartbeat costs a lookup. The cost of a pass is proportional to the number of nodes that changed or
-//! are due.
+//! The cost of an event or a heartbeat does not grow with the number of nodes of the cluster. The cost of a pass is
+//! proportional to the number of nodes that changed or whose deadline has passed.
 
 mod lapse;
 mod record;
@@ -31,7 +31,7 @@ use record::Record;
 use schedule::Schedule;
 use zones::{Zone, Zones};
 
-/// All nodes of the cluster.
+/// Records of all nodes of the cluster, which the node monitor and the taint eviction share.
 pub(crate) struct Fleet {
     pub(crate) sight: Sight,
     grace: Grace,
@@ -39,9 +39,9 @@ pub(crate) struct Fleet {
     schedule: Schedule,
     tainted: BTreeSet<Name>,
     pub(crate) zones: Zones,
-    /// Added, removed and lapsed nodes that no pass has reported yet.
+    /// Nodes that were added, were removed or became silent, and that no pass has reported yet.
     unreported: Reports,
-    /// Earliest start of all grace periods; `None` until the first total disruption has ended.
+    /// End of the last total disruption, when all grace periods restarted; `None` before the first end.
     grace_from: Option<Instant>,
     /// Whether the last pass found every zone fully disrupted.
     was_total: bool,
@@ -62,10 +62,10 @@ impl Fleet {
         }
     }
 
-    /// Records a state of a node. Ignores a state older than the recorded one, unless it comes from a full set: the data of a
-    /// server may have been restored from a backup.
+    /// Records a state of a node, and ignores a state older than the recorded one. A state from a full set, the result of a
+    /// list, is always recorded, because the data of the server may have been restored from a backup.
     ///
-    /// `lease` is the current renewal of the Lease, for a node without a record.
+    /// `lease` is the current renewal time of the node's Lease; only a node without a record needs it.
     pub(crate) fn see(&mut self, node: &Arc<Node>, lease: Option<Renewal>, is_of_set: bool, now: Instant) {
         let meta = &node.metadata;
         let known = self.records.get(&meta.name).filter(|known| known.node.metadata.uid == meta.uid);
@@ -93,7 +93,7 @@ impl Fleet {
         let name = Arc::clone(&record.node.metadata.name);
         self.zones.enter(&record.zone, record.counted(), now);
         if let Some(old) = self.records.remove(&name) {
-            // A node loses its place in the queue if its zone changes or if it no longer needs its taint.
+            // A waiting node loses its place in the queue of its zone if it moves to another zone or no longer needs its taint.
             let needs = Cause::of(&record.node).is_some_and(|cause| !taints::has_cause(&record.node, cause));
             if old.zone != record.zone || !needs {
                 self.zones.end_wait(&old.zone, &name, record.waits.take());
@@ -108,7 +108,7 @@ impl Fleet {
         self.records.insert(name, record);
     }
 
-    /// Removes the record of a node.
+    /// Removes the record of a node that was deleted or cannot be decoded.
     pub(crate) fn forget(&mut self, name: &Name) {
         let Some(mut record) = self.records.remove(name) else { return };
         self.zones.end_wait(&record.zone, name, record.waits);
@@ -122,8 +122,8 @@ impl Fleet {
         }
     }
 
-    /// Records a renewal of a Lease. A renewal time that differs from the last one is a heartbeat, even if the clock of the node
-    /// is wrong.
+    /// Records a renewal of a node's Lease. A renewal time that differs from the last one is a heartbeat, even if the clock of
+    /// the node is wrong.
     pub(crate) fn renewed(&mut self, name: &str, renewal: Renewal, now: Instant) {
         if !self.is_news(name, renewal) {
             return;
@@ -133,13 +133,13 @@ impl Fleet {
             record.heard = now;
             record.lapse.heard();
         });
-        // The node may have been silent.
+        // A node without a deadline may have been silent, so the next pass examines it.
         if self.records.get(name).is_some_and(|record| record.due.is_none()) {
             self.touch(name);
         }
     }
 
-    /// Changes the record of a node, and the counters of its zone.
+    /// Changes the record of a node, and updates the counters of its zone.
     fn update(&mut self, name: &str, change: impl FnOnce(&mut Record)) {
         let Some(record) = self.records.get_mut(name) else { return };
         let before = record.counted();
@@ -154,18 +154,19 @@ impl Fleet {
         }
     }
 
-    /// Restarts the grace period of a silent node whose conditions could not be written. Its zone counts the node as not ready
-    /// until the next heartbeat: otherwise a failed write could make a zone of silent nodes appear healthy enough to be tainted.
+    /// Restarts the grace period of a silent node after a failed write of its conditions. Until its next heartbeat, the node
+    /// counts as not ready in its zone: otherwise failed writes could make a zone of silent nodes appear healthy enough to be
+    /// tainted.
     ///
-    /// `is_unanswered` is true if the write may have taken effect.
+    /// `is_unanswered` is true if the answer to the write was lost, so that the write may have taken effect.
     pub(crate) fn spare(&mut self, name: &str, is_unanswered: bool, now: Instant) {
         self.update(name, |record| record.lapse.not_taken(is_unanswered.then(|| record.node.ready()), now));
         self.touch(name);
     }
 
-    /// Records that the server denied the conditions of a silent node because of their content. Other writes and heartbeats may
-    /// still succeed, so the grace period does not restart. The write is repeated after a pause that grows up to the grace
-    /// period.
+    /// Records that the server denied a write of the conditions of a silent node because of its content. Other writes and
+    /// heartbeats may still succeed, so the grace period does not restart. The pause before the next attempt grows up to the
+    /// grace period.
     pub(crate) fn deny(&mut self, name: &str, now: Instant) {
         let grace = self.grace;
         self.update(name, |record| record.lapse.denied(grace.of(&record.node), now));
@@ -177,12 +178,12 @@ impl Fleet {
         self.update(name, |record| record.lapse.succeeded());
     }
 
-    /// Records the failure of a change of a node; `None` after a success.
+    /// Records the result of a change of a node: the failure, or `None` after a success.
     pub(crate) fn note_write(&mut self, name: &str, failure: Option<Failure>) {
         self.update(name, |record| record.failure = failure.map(Arc::new));
     }
 
-    /// Returns at most `most` nodes whose last change failed, by name.
+    /// Returns at most `most` nodes whose last change failed, sorted by name.
     pub(crate) fn failures(&self, most: usize) -> Vec<(Name, Arc<Failure>)> {
         let failure = |(name, record): (&Name, &Record)| Some((Arc::clone(name), Arc::clone(record.failure.as_ref()?)));
         let mut failures: Vec<_> = self.records.iter().filter_map(failure).collect();
@@ -191,22 +192,22 @@ impl Fleet {
         failures
     }
 
-    /// Returns the newest known state of a node.
+    /// Returns the newest recorded state of a node; `None` if the node has no record.
     pub(crate) fn node(&self, name: &str) -> Option<&Arc<Node>> {
         self.records.get(name).map(|record| &record.node)
     }
 
-    /// Whether a renewal of the node's Lease differs from the recorded one.
+    /// Whether this renewal time of the node's Lease differs from the recorded one, and so is a heartbeat.
     pub(crate) fn is_news(&self, name: &str, renewal: Renewal) -> bool {
         self.records.get(name).is_some_and(|record| record.lease != Some(renewal))
     }
 
-    /// Number of nodes in the cluster.
+    /// Returns the number of nodes with a record.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Number of nodes with a `NoExecute` taint of this program.
+    /// Returns the number of nodes with a `NoExecute` taint of this program.
     pub(crate) fn tainted(&self) -> usize {
         self.tainted.len()
     }
@@ -238,9 +239,9 @@ impl Fleet {
         }
     }
 
-    /// Applies the plan of a pass.
+    /// Applies the plan of a pass to the records, the schedule and the zones.
     pub(crate) fn passed(&mut self, plan: &health::Plan, now: Instant) {
-        // Nodes may have been added and removed since the snapshot of the pass.
+        // Only the reports of this pass are removed: nodes may have been added and removed since its snapshot.
         self.unreported.remove(&plan.reports);
         for (name, uid) in &plan.reports.arrived {
             if let Some(record) = self.records.get_mut(name).filter(|record| record.node.metadata.uid == *uid) {
@@ -262,11 +263,11 @@ impl Fleet {
 
     fn judged(&mut self, Judged { node, due, action }: &Judged, now: Instant) {
         let name = &node.metadata.name;
-        // A node that has changed since the snapshot is examined again.
+        // A node that has changed since the snapshot of this pass is examined again by the next pass.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
         self.schedule.set_deadline(name, &mut record.due, *due);
         match action {
-            // The node is examined in every pass until the action has taken effect.
+            // Every pass examines the node until the action has taken effect.
             Some(Action::Lapse(_) | Action::Relieve | Action::Swap(_)) => return self.schedule.touch(name),
             Some(Action::Wait(_)) => {
                 record.waits = Some(now);
@@ -291,7 +292,7 @@ impl Fleet {
         self.zones.iter().filter_map(waiting).collect()
     }
 
-    /// Time until a node counts as silent; `None` if it is already silent.
+    /// Returns the time until a node counts as silent; `None` if the node is already silent.
     fn silent_in(&self, record: &Record, now: Instant) -> Option<Duration> {
         self.silent_after(record, record.patient_since(), now)
     }
@@ -302,33 +303,34 @@ impl Fleet {
         (at >= now).then(|| at - now)
     }
 
-    /// Ends the wait of a node; the next pass examines the node.
+    /// Ends the wait of a node for its taint, and makes the next pass examine the node.
     pub(crate) fn release(&mut self, name: &Name) {
         let Some(record) = self.records.get_mut(name) else { return };
         self.zones.end_wait(&record.zone, name, record.waits.take());
         self.schedule.touch(name);
     }
 
-    /// Moves a node that could not be tainted behind the other waiting nodes of its zone. Does nothing if the node no longer
-    /// waits, because it has recovered meanwhile.
+    /// Moves a node that could not be tainted behind the other waiting nodes of its zone. Does nothing if the node has
+    /// recovered meanwhile and no longer waits.
     pub(crate) fn postpone(&mut self, name: &Name, now: Instant) {
         let Some(record) = self.records.get_mut(name).filter(|record| record.waits.is_some()) else { return };
         self.zones.end_wait(&record.zone, name, record.waits.replace(now));
         self.zones.wait(&record.zone, name, now);
     }
 
-    /// Whether a node has sent no heartbeat for its grace period, during which this process had a live view.
+    /// True if this process has received events or answers for a whole grace period, but no heartbeat of this node.
     pub(crate) fn is_silent(&self, name: &str, now: Instant) -> bool {
         self.records.get(name).is_some_and(|record| self.silent_in(record, now).is_none())
     }
 
-    /// Minimum time for which the taints of this program on a node are unconfirmed; `None` if they are confirmed.
+    /// Returns the minimum time until the taints of this program on a node can be confirmed; `None` if they are confirmed.
     ///
-    /// A taint because of silence is confirmed while the node is silent. A taint because the node itself reports that it is not
-    /// ready is confirmed by a report since the live view began, or after the node had a grace period to report otherwise. A
-    /// process that has never lost its live view trusts the reports that it finds at its start.
+    /// During a live view, events or answers arrive without a long gap. A taint because of silence is confirmed while the node
+    /// is silent. A taint because the node reports that it is not ready is confirmed by a report in the current live view, or
+    /// when the view has lasted for a grace period. A process that has never lost its live view trusts the reports that it
+    /// found at its start.
     pub(crate) fn unconfirmed_for(&self, name: &str, now: Instant) -> Option<Duration> {
-        // A process without a live view needs one for a whole grace period first.
+        // While nothing arrives, no taint can be confirmed: events must first arrive for a whole grace period.
         let (Some(record), Some(since)) = (self.records.get(name), self.sight.since(now)) else {
             return Some(self.grace.monitor);
         };
@@ -345,8 +347,7 @@ impl Fleet {
         }
     }
 
-    /// Whether a node may be tainted, by the current states of its zone and of all zones, which may have changed since the node
-    /// was chosen.
+    /// Whether a node may be tainted now. The node, its zone and the other zones may have changed since the node was chosen.
     pub(crate) fn may_be_tainted(&self, name: &str, now: Instant) -> bool {
         let Some(record) = self.records.get(name).filter(|_| self.sight.since(now).is_some()) else { return false };
         let (changes, disruption) = transition(&self.zones.standings(), self.was_total, &self.zones.limits);
@@ -356,7 +357,7 @@ impl Fleet {
         is_cause && rate > 0.0 && !disruption.is_total()
     }
 
-    /// Returns the facts about a node for explanations. `blind_for` is the time for which no node has been judged.
+    /// Returns the facts about a node that `/debug/explain` shows. `blind_for` is the time for which no node has been judged.
     pub(crate) fn standing(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<Standing> {
         let record = self.records.get(name)?;
         Some(Standing {

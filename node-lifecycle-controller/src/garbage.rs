@@ -1,9 +1,9 @@
 //! Removes Pods that no kubelet will ever finish: terminated Pods above a threshold, Pods of nodes that no longer exist,
 //! terminating Pods without a node, and terminating Pods on a node that an operator has declared out of service.
 //!
-//! A pass reads only Pods that it can act on, through indexes of the cache, and terminated Pods in chunks ([`ended`]). Before
-//! Pods are removed because of their node, the node is read from the server. Every write names the UID and the version of the
-//! judged Pod; upstream's deletion names neither. Finalizers are never touched. Upstream: `pkg/controller/podgc`.
+//! A pass finds the Pods to remove through indexes of the cache, and reads terminated Pods in chunks ([`ended`]). Before Pods
+//! are removed because of their node, the node is read from the server. Every write names the UID and the version of the judged
+//! Pod; upstream's deletion names neither. Finalizers are never changed. Upstream: `pkg/controller/podgc`.
 
 mod act;
 mod decide;
@@ -41,10 +41,10 @@ use snapshot::{Limits, Snapshot};
 
 pub use snapshot::NODES_PER_PASS;
 
-/// Minimum pause between two passes.
+/// Lower limit of the pause between two passes, whose value `pod-gc-period` sets.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
 
-/// Pause between two passes. Default: 20 s.
+/// Pause between two passes of the Pod garbage collector. Default: 20 s, as upstream.
 pub const POD_GC_PERIOD: Tune = Tune::duration(
     "pod-gc-period",
     Duration::from_secs(20),
@@ -56,17 +56,17 @@ pub const POD_GC_QUARANTINE: Tune = Tune::duration(
     Duration::from_secs(40),
     "How long a node has to be missing before the Pod garbage collector removes its Pods",
 );
-/// All tunes of this loop.
+/// Values of the Pod garbage collector that are set with `--tune`.
 pub const TUNES: &[Tune] = &[POD_GC_PERIOD, POD_GC_QUARANTINE];
 
-/// Number of terminated Pods that are kept; 0 or less keeps all.
+/// Number of terminated Pods that are kept; 0 or less keeps all. Default: 12,500, as upstream.
 pub const TERMINATED_POD_GC_THRESHOLD: Tune = Tune {
     name: "terminated-pod-gc-threshold",
     default: TuneValue::Integer(12_500),
     help: "How many terminated Pods are kept before the oldest are removed; 0 or less: all of them",
 };
 
-/// Name, client and start function of the loop.
+/// The loop that removes Pods that no kubelet will finish.
 pub const POD_GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
     name: "pod-garbage-collector-controller",
     alias: "podgc",
@@ -76,14 +76,14 @@ pub const POD_GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
     start,
 };
 
-/// The Pod garbage collector.
+/// State of the loop `pod-garbage-collector-controller`, shared by its passes.
 struct PodCollector {
     context: Context,
     deleted: Counters,
     failed: Counters,
     caches: Arc<Caches>,
     ended: Arc<Mutex<EndedPods>>,
-    /// The quarantine after the last pass.
+    /// The missing nodes after the last pass, each with the start of its quarantine.
     quarantine: Mutex<Quarantine>,
     limits: Limits,
 }

@@ -1,7 +1,8 @@
-//! Heartbeats of nodes: one watch of Leases, and the records of all nodes.
+//! Receives the heartbeats of nodes: one watch of Leases, and the records of all nodes.
 //!
-//! The node monitor and the taint eviction share them. The node monitor judges nodes by them; the taint eviction checks that a
-//! node is not healthy before it deletes Pods because of a taint of the monitor.
+//! The node monitor and the taint eviction share the watch and the records. The node monitor decides by heartbeats whether a
+//! node is silent. Before the taint eviction deletes Pods because of a taint of the monitor, it checks that their node is not
+//! healthy.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,12 +26,12 @@ use crate::{
     silence::Grace,
 };
 
-/// Minimum pause between two passes.
+/// Lower limit of `--node-monitor-period`.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
-/// A longer suspension of the machine makes this process blind.
+/// After a longer suspension of the machine, heartbeats may have been missed, so all grace periods restart.
 const SUSPENSION: Duration = Duration::from_secs(1);
 
-/// The Leases and the records of nodes.
+/// The watch of Leases and the records of all nodes, shared by the node monitor and the taint eviction.
 pub(crate) struct Heartbeats {
     pub(crate) fleet: Arc<Mutex<Fleet>>,
     pub(crate) leases: SharedInformer<Lease>,
@@ -39,12 +40,12 @@ pub(crate) struct Heartbeats {
     grace: Grace,
     /// Pause between two passes of the node monitor.
     pub(crate) period: Duration,
-    /// Total time the machine had been suspended when this was last checked.
+    /// Total time for which the machine had been suspended at the last check.
     suspended: Mutex<Duration>,
 }
 
 impl Heartbeats {
-    /// Returns the heartbeats of this process; the first call starts the watch.
+    /// Returns the shared instance of this process; the first call starts the watch of Leases.
     pub(crate) fn of(context: &Context) -> Arc<Self> {
         let caches = Caches::of(context);
         context.shared.get_or_make(|| Self::start(context, caches))
@@ -79,7 +80,7 @@ impl Heartbeats {
         Self { fleet, leases, caches, clock, grace, period, suspended }
     }
 
-    /// Returns why this process has no live view of nodes; `None` if no problem is known.
+    /// Returns the problem that keeps heartbeats from this process, a suspension or a failing watch; `None` if there is none.
     pub(crate) fn trouble(&self) -> Option<String> {
         if let Some(suspended) = self.suspended_for() {
             return Some(format!("the machine was suspended for {}", duration::format(suspended)));
@@ -98,7 +99,7 @@ impl Heartbeats {
         (suspended > SUSPENSION).then_some(suspended)
     }
 
-    /// Records whether there was a problem. After a problem, events seen before it prove nothing any more.
+    /// Records whether a pass found a suspension or a failing watch. All grace periods restart after such a problem.
     pub(crate) fn note_trouble(&self, is_there: bool) {
         *self.suspended.lock() = self.clock.suspended();
         if is_there {
@@ -106,7 +107,7 @@ impl Heartbeats {
         }
     }
 
-    /// Minimum time for which the taints of this program on a node are unconfirmed; `None` if they are confirmed.
+    /// Returns the minimum time until the taints of this program on a node can be confirmed; `None` if they are confirmed.
     pub(crate) fn unconfirmed_for(&self, node: &str) -> Option<Duration> {
         if self.suspended_for().is_some() {
             self.note_trouble(true);
@@ -117,18 +118,18 @@ impl Heartbeats {
         self.fleet.lock().unconfirmed_for(node, self.clock.instant())
     }
 
-    /// Records a node that was read from the server. The answer also proves that the server can be reached.
+    /// Records a node that was read from the server. The answer also shows that this process reaches the server.
     pub(crate) fn node_was_read(&self, node: &Arc<Node>) {
         let now = self.clock.instant();
         let mut fleet = self.fleet.lock();
         fleet.sight.note(now);
-        // A node without a record gets one from its event.
+        // A new node gets its record from an event of the watch.
         if fleet.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
             fleet.see(node, None, false, now);
         }
     }
 
-    /// Records the Lease of a node that was read from the server; `None` if it does not exist.
+    /// Records the Lease of a node that was read from the server; `None` if the Lease does not exist.
     pub(crate) fn lease_was_read(&self, node: &str, lease: Option<Renewal>) {
         let now = self.clock.instant();
         let mut fleet = self.fleet.lock();
@@ -140,7 +141,7 @@ impl Heartbeats {
     }
 }
 
-/// Whether an event proves a live view: a replay of the cache does not.
+/// Whether an event shows that a watch works. A resync does not, because it only replays the cache.
 fn is_news(origin: Origin) -> bool {
     origin != Origin::Resync
 }
@@ -168,7 +169,7 @@ fn on_node(
         Event::Added(node) | Event::Updated { new: node, .. } => {
             fleet.see(node, renewal(&node.metadata.name), origin == Origin::Relist, now);
         }
-        // A node that cannot be decoded is not judged.
+        // A node that cannot be decoded has no record, so no pass judges it.
         Event::Deleted(_) | Event::Unreadable(_) => fleet.forget(&event.meta().name),
     }
 }

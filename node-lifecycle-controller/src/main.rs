@@ -1,4 +1,4 @@
-//! The node monitor, the taint eviction and the Pod garbage collector as a process.
+//! Runs the node monitor, the taint eviction and the Pod garbage collector in one process.
 
 use std::process::ExitCode;
 

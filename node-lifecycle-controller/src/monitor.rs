@@ -2,16 +2,16 @@
 //!
 //! Three loops share the records of all nodes ([`crate::fleet`]):
 //!
-//! - [`rounds`]: a pass every few seconds over nodes that changed or are due, and the tainting of waiting nodes, one after the
-//!   other in each zone;
+//! - [`rounds`]: a pass every few seconds over nodes that changed or whose deadline has passed, and the tainting of waiting
+//!   nodes, one after the other in each zone;
 //! - [`upkeep`]: taints that follow from the conditions of a node, and copies of its labels;
-//! - [`readiness`]: Pods whose node is not ready.
+//! - [`readiness`]: the condition `Ready` of Pods, which becomes `False` if the node of the Pod is not ready.
 //!
-//! No Pod is deleted here: [`crate::eviction`] deletes Pods because of `NoExecute` taints.
+//! The node monitor deletes no Pod; [`crate::eviction`] deletes Pods because of `NoExecute` taints.
 //!
-//! In doubt, nothing is done. A node counts as silent only if this process had a live view of it ([`crate::sight`]), and its
-//! Lease is read from the server before its conditions are written. Taints are written with the judged version of the node as
-//! precondition.
+//! In doubt, nothing is done. A node counts as silent only if this process received events and answers during the grace period
+//! ([`crate::sight`]). The Lease of a silent node is read from the server before its conditions are written. A write of taints
+//! names the judged version of the node as precondition.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`.
 
@@ -49,10 +49,10 @@ use running::Trio;
 use upkeep::Upkeep;
 use watch::Watch;
 
-/// Number of Pods that are marked as not ready concurrently.
+/// Number of Pods that are marked as not ready concurrently, by their condition `Ready`.
 const POD_WORKERS: usize = 8;
 
-/// Name, client and start function of the loop.
+/// The node monitor as one loop of the program.
 pub const NODE_LIFECYCLE: LoopDefinition = LoopDefinition {
     name: "node-lifecycle-controller",
     alias: "nodelifecycle",

@@ -1,4 +1,4 @@
-//! Projections of Nodes, Pods and Leases.
+//! The fields of Nodes, Pods and Leases that this program reads.
 
 mod node;
 mod pod;

@@ -14,27 +14,27 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    /// Creates a full bucket.
+    /// Creates a full bucket, which grants its first token at once.
     pub(crate) fn new(rate: f32, now: Instant) -> Self {
         Self { rate, next: now }
     }
 
-    /// Whether a token is available.
+    /// Whether a token is available at `now`.
     pub(crate) fn grants(&self, now: Instant) -> bool {
         self.rate > 0.0 && self.next <= now
     }
 
-    /// Takes the token, so that the next one is available after a full period.
+    /// Takes the token; the next one is available a full period after `now`.
     pub(crate) fn take(&mut self, now: Instant) {
         self.next = self.after(now);
     }
 
-    /// Time at which the next token is available; `None` if the rate is 0 or less.
+    /// Returns the time at which the next token is available; `None` if the rate is 0 or less.
     pub(crate) fn next(&self) -> Option<Instant> {
         (self.rate > 0.0).then_some(self.next)
     }
 
-    /// Changes the rate. A bucket without a token does not get one by the change.
+    /// Changes the rate. An empty bucket gets its next token a full period of the new rate after `now`.
     pub(crate) fn set_rate(&mut self, rate: f32, now: Instant) {
         if rate.to_bits() == self.rate.to_bits() {
             return;
@@ -44,16 +44,16 @@ impl Limiter {
         self.next = if is_full { now } else { self.after(now) };
     }
 
-    /// Tokens per second.
+    /// Returns the rate in tokens per second; 0 or less grants no token.
     pub(crate) fn rate(&self) -> f32 {
         self.rate
     }
 
-    /// Time at which a bucket that is empty at `now` gets its token.
+    /// Returns the time at which a bucket that is empty at `now` gets its token.
     fn after(&self, now: Instant) -> Instant {
         // Limits the period of a tiny rate to 100 years, which a clock can still represent.
         const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-        // The division has 32 bits, so that a rate of 0.1 gives 10 seconds.
+        // The division has 32 bits, so that a rate of 0.1 gives exactly 10 seconds.
         let period = if self.rate > 0.0 { f64::from(1.0 / self.rate).min(LONGEST.as_secs_f64()) } else { 0.0 };
         now + Duration::from_secs_f64(period)
     }

@@ -1,26 +1,26 @@
-//! Whether this process has a live view of nodes.
+//! Tracks whether this process has a live view of nodes, that is, whether it can receive their heartbeats.
 //!
-//! A node is judged by the time since its last heartbeat. This time is meaningful only if the process would have received
-//! heartbeats: it was running, it reached the API server, and its watches delivered events. Evidence of a live view is any event
-//! of a Lease or a Node and any answer to a read. If two pieces of evidence are further apart than a limit, the process was blind
-//! in between, and the grace periods of all nodes restart with the second one.
+//! A node is judged by the time since its last heartbeat. This time is meaningful only while the process can receive
+//! heartbeats: it is running, it reaches the API server, and its watches deliver events. Evidence of a live view is any event
+//! of a Lease or a Node, and any answer to a read. If the time between two pieces of evidence exceeds a limit, the process was
+//! blind in between, and the grace periods of all nodes restart with the second piece.
 
 use std::time::Duration;
 
 use common::clock::Instant;
 
-/// Age of the last evidence at which a pass requests new evidence, with default flags. It is longer than the interval between two
-/// renewals of a Lease.
+/// Age of the last evidence at which a pass requests new evidence, with default flags. The age is longer than the interval
+/// between two renewals of a Lease.
 const CHECK_AFTER: Duration = Duration::from_secs(12);
-/// Time within which the requested evidence must arrive.
+/// Time within which the requested evidence must arrive before the process counts as blind.
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// Times at which this process had a live view.
+/// The evidence that this process has a live view of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sight {
-    /// Start of the evidence without a gap; `None` while there is none.
+    /// Start of the current live view; `None` before the first evidence, and while earlier evidence is not valid.
     since: Option<Instant>,
-    /// Time of the last evidence.
+    /// Time of the last evidence of a live view.
     last: Option<Instant>,
     /// Whether the process has been blind after a live view.
     was_lost: bool,
@@ -29,8 +29,8 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// Creates the state of a process that is still blind. `period` is the pause between two passes, `grace` the shortest grace
-    /// period of a node.
+    /// Creates the state of a process without evidence, which is blind. `period` is the pause between two passes, `grace` the
+    /// shortest grace period of a node.
     pub(crate) fn new(period: Duration, grace: Duration) -> Self {
         let check_after = CHECK_AFTER.min(grace / 4).max(period);
         Self {
@@ -42,7 +42,7 @@ impl Sight {
         }
     }
 
-    /// Records evidence of a live view.
+    /// Records evidence of a live view that arrived at `now`.
     pub(crate) fn note(&mut self, now: Instant) {
         let is_gap = self.last.is_none_or(|last| now.saturating_duration_since(last) > self.limit);
         if is_gap || self.since.is_none() {
@@ -52,12 +52,12 @@ impl Sight {
         self.last = Some(now);
     }
 
-    /// Ends the live view: earlier evidence is no longer valid.
+    /// Ends the live view: evidence from before this call is no longer valid.
     pub(crate) fn lose(&mut self) {
         self.since = None;
     }
 
-    /// Start of the current live view; `None` if the process is blind.
+    /// Returns the start of the current live view; `None` if the process is blind at `now`.
     pub(crate) fn since(&self, now: Instant) -> Option<Instant> {
         let last = self.last?;
         self.since.filter(|_| now.saturating_duration_since(last) <= self.limit)
@@ -74,7 +74,7 @@ impl Sight {
         self.since.is_some() && self.last.is_some_and(is_young)
     }
 
-    /// How long the process has been blind; `None` if it has a live view, and zero if it never had one.
+    /// Returns how long the process has been blind: zero if it never had a live view, `None` if it has one.
     pub(crate) fn blind_for(&self, now: Instant) -> Option<Duration> {
         match self.since(now) {
             Some(_) => None,

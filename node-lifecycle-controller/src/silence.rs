@@ -1,7 +1,7 @@
-//! When a node counts as silent, and the conditions of a silent node.
+//! Defines when a node counts as silent, and which conditions a silent node gets.
 //!
-//! The clock of a node is not used: a heartbeat is a renewal time or a report time that differs from the last one, and counts at
-//! the time when this process sees it.
+//! A heartbeat is a change of the renewal time of a Lease or of the report time of a node. It counts from the time at which
+//! this process sees the change; the clock of the node is not used.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ pub(crate) const STOPPED: (&str, &str) = ("NodeStatusUnknown", "Kubelet stopped 
 /// Reason and message of a condition that the kubelet never reported.
 pub(crate) const NEVER: (&str, &str) = ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
 
-/// Grace periods of nodes.
+/// How long a node may send no heartbeat before it counts as silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grace {
-    /// For nodes with a condition `Ready`.
+    /// Value for nodes with a condition `Ready`, from `--node-monitor-grace-period`.
     pub(crate) monitor: Duration,
-    /// For nodes without a condition `Ready`.
+    /// Value for nodes without a condition `Ready`, from `--node-startup-grace-period`.
     pub(crate) startup: Duration,
 }
 
 impl Grace {
-    /// Returns the grace period of a node.
+    /// Returns the grace period of a node, by the presence of its condition `Ready`.
     pub(crate) fn of(&self, node: &Node) -> Duration {
         if node.ready() == NodeReady::Absent { self.startup } else { self.monitor }
     }
@@ -42,22 +42,22 @@ impl Grace {
     }
 }
 
-/// A condition that becomes `Unknown`.
+/// A condition of a silent node that becomes `Unknown`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lapsed {
-    /// Type of the condition.
+    /// Type of the condition, for example `Ready`.
     pub kind: &'static str,
     /// Whether the node does not have the condition yet.
     pub is_missing: bool,
 }
 
-/// Whether the condition `Ready` is `Unknown` because of silence. A kubelet writes other reasons.
+/// Whether the condition `Ready` is `Unknown` with a reason that only node monitors write: the node was found silent.
 pub(crate) fn is_lapsed(node: &Node) -> bool {
     conditions::get(node.conditions(), READY)
         .is_some_and(|ready| ready.status == UNKNOWN && (ready.reason == STOPPED.0 || ready.reason == NEVER.0))
 }
 
-/// Returns the conditions that become `Unknown` if the node is silent; none if its condition `Ready` is already `Unknown`.
+/// Returns the conditions that become `Unknown` if the node is silent; empty if its condition `Ready` is already `Unknown`.
 pub fn lapsing(node: &Node) -> Vec<Lapsed> {
     if node.ready() == NodeReady::Unknown {
         return Vec::new();

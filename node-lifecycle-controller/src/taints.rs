@@ -1,4 +1,4 @@
-//! The taints of nodes that belong to this program, and changes of lists of taints.
+//! The taints that this program adds to nodes and removes from them, and changes of lists of taints.
 
 use common::{
     conditions::TRUE,
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::objects::{Node, NodeReady};
 
-/// Taint of nodes whose condition `Ready` is `False`.
+/// Key of the taints of nodes whose condition `Ready` is `False`.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// Taint of nodes whose condition `Ready` is `Unknown`.
+/// Key of the taints of nodes whose condition `Ready` is `Unknown`.
 pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// Taint of nodes with `spec.unschedulable`.
+/// Key of the taint of nodes with `spec.unschedulable`.
 pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Conditions that taint a node while they are `True`, with the keys of the taints.
 const PRESSURES: [(&str, &str); 4] = [
@@ -25,14 +25,14 @@ const PRESSURES: [(&str, &str); 4] = [
 /// Cause of a `NoExecute` taint, by the condition `Ready` of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The condition is `False`.
+    /// The condition `Ready` is `False`.
     NotReady,
-    /// The condition is `Unknown`.
+    /// The condition `Ready` is `Unknown`.
     Unreachable,
 }
 
 impl Cause {
-    /// Returns the cause for this node; `None` if it needs no `NoExecute` taint.
+    /// Returns the cause for a node; `None` if the node needs no `NoExecute` taint.
     pub fn of(node: &Node) -> Option<Self> {
         match node.ready() {
             NodeReady::False => Some(Self::NotReady),
@@ -41,7 +41,7 @@ impl Cause {
         }
     }
 
-    /// Key of the taint for this cause.
+    /// Returns the key of the `NoExecute` taint for this cause.
     pub fn key(self) -> &'static str {
         match self {
             Self::NotReady => NOT_READY,
@@ -49,7 +49,7 @@ impl Cause {
         }
     }
 
-    /// Returns the opposite cause.
+    /// Returns `Unreachable` for `NotReady`, and `NotReady` for `Unreachable`.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -69,12 +69,12 @@ pub fn has_any_cause(node: &Node) -> bool {
     has_cause(node, Cause::NotReady) || has_cause(node, Cause::Unreachable)
 }
 
-/// Whether all these `NoExecute` taints belong to this program.
+/// Whether all of the given `NoExecute` taints belong to this program.
 pub fn are_ours(taints: &[Taint]) -> bool {
     taints.iter().all(|taint| taint.key == NOT_READY || taint.key == UNREACHABLE)
 }
 
-/// A change of the taints with one effect.
+/// Taints to add to a node and taints to remove, all with the same effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaintChange {
     /// Effect of all added and removed taints.
@@ -86,7 +86,7 @@ pub struct TaintChange {
 }
 
 impl TaintChange {
-    /// Whether the change adds and removes no taint.
+    /// True if the change neither adds nor removes a taint.
     pub fn is_empty(&self) -> bool {
         self.add.is_empty() && self.remove.is_empty()
     }
@@ -132,7 +132,8 @@ pub fn by_condition(node: &Node) -> TaintChange {
     TaintChange { effect: NO_SCHEDULE, add, remove }
 }
 
-/// Returns the change after which the node has the `NoExecute` taint of this cause and not of the other one.
+/// Returns the change after which the node has the `NoExecute` taint of `cause`, and no longer has the taint of the other
+/// cause.
 pub fn to_cause(node: &Node, cause: Cause) -> TaintChange {
     let add = if has_cause(node, cause) { Vec::new() } else { vec![cause.key()] };
     let remove = if has_cause(node, cause.other()) { vec![cause.other().key()] } else { Vec::new() };
@@ -170,7 +171,6 @@ mod tests {
         added.chain(change.remove.iter().map(|key| format!("-{}", short(key)))).collect::<Vec<_>>().join(" ")
     }
 
-    /// The table of the specification, and single conditions.
     /// NODE-22.
     #[test]
     fn taints_follow_from_conditions() {

@@ -37,7 +37,7 @@ pub(crate) const GRACE: Grace = Grace { monitor: Duration::from_secs(50), startu
 pub(crate) const LIMITS: ZoneLimits =
     ZoneLimits { unhealthy_threshold: 0.55, large_threshold: 50, rate: 0.1, secondary_rate: 0.01 };
 
-/// Returns an arbitrary time.
+/// Returns a time from which a test can subtract up to 10,000 seconds.
 pub(crate) fn start() -> Instant {
     Clock::system().instant() + Duration::from_secs(10_000)
 }
@@ -46,7 +46,7 @@ pub(crate) fn set(names: &[&str]) -> BTreeSet<Text> {
     names.iter().map(|name| Text::new(name)).collect()
 }
 
-/// Decodes an object like the cache. Its UID is its name; `fields` contains, by section, fields that differ from the default.
+/// Decodes an object in the namespace `shop`. Its UID is its name; `fields` contains further fields by section, such as `spec`.
 fn object<T: DeserializeOwned>(name: &str, fields: &Value) -> T {
     let mut object = json!({"metadata": {"name": name, "namespace": "shop", "uid": name}});
     for (section, fields) in fields.as_object().unwrap() {
@@ -106,7 +106,7 @@ pub(crate) fn pass(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot {
     }
 }
 
-/// Returns a zone in which `count` nodes wait for a taint.
+/// Returns a zone in which `count` nodes wait for a taint, `{name}-0` first.
 pub(crate) fn waiting_zone(name: &str, count: usize, limiter: Limiter) -> WaitingZone {
     let node = node(&format!("{name}-0"), json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
     WaitingZone { zone: Text::new(name), node, is_over: false, count, limiter }
@@ -148,8 +148,8 @@ pub(crate) fn timer(uid: &str, due: Instant) -> eviction::Timer {
     eviction::Timer { pod: Uid::new(uid), due, is_put_off: false }
 }
 
-/// Returns the snapshot of a Pod on a node with taints of these keys, or on a missing node for `None`. `of` is the UID of a
-/// timer's Pod and the seconds until the timer is due.
+/// Returns the snapshot of a Pod whose node has taints with `keys`, or does not exist if `keys` is `None`. `of` describes the
+/// timer: the UID of its Pod, and the seconds until the timer is due, which may be negative.
 pub(crate) fn eviction(tolerations: &Value, keys: Option<&str>, of: Option<(&str, i64)>) -> eviction::Snapshot {
     let now = start();
     let due = |seconds: i64| {
@@ -167,7 +167,7 @@ pub(crate) fn eviction(tolerations: &Value, keys: Option<&str>, of: Option<(&str
     }
 }
 
-/// A fleet, and a time that the test advances.
+/// A fleet of ready nodes `n0`, `n1` and so on, and a time that the test advances.
 pub(crate) struct World {
     pub(crate) fleet: Fleet,
     pub(crate) now: Instant,

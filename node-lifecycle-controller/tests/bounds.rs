@@ -1,6 +1,6 @@
-//! The content of Nodes and Pods can neither break a decision nor make it expensive.
+//! Nodes and Pods with invalid or very large content neither make a decision fail nor make it expensive.
 //!
-//! This is a separate process, because it limits the memory of the process: an allocation beyond the limit aborts it.
+//! The tests have their own process, because its memory is limited: an allocation beyond the limit aborts the process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -26,7 +26,7 @@ use crate::world::{Cluster, ME, UNREACHABLE, status};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Maximum bytes for decisions about one node.
+/// Maximum bytes that the decisions about one node may allocate.
 const DECISIONS: usize = 32 << 20;
 /// Maximum bytes for the API server, hostile nodes, their neighbours and the controller together.
 const CLUSTER: usize = 512 << 20;
@@ -94,7 +94,7 @@ proptest! {
                 let mut again: Value = json!({"metadata": {"name": "n"}, "spec": {"taints": after},
                     "status": {"conditions": conditions}});
                 let settled = read::<Node>(&again.take()).unwrap();
-                // The change is complete: the result needs no further change.
+                // After the change, the node has every added taint and no removed taint.
                 let has = |key: &str| settled.taints().iter().any(|taint| taint.effect == change.effect && taint.key == key);
                 prop_assert!(change.add.iter().all(|key| has(key)) && !change.remove.iter().any(|key| has(key)));
             }
@@ -143,7 +143,7 @@ fn hostile_nodes_do_not_affect_their_neighbours() {
     limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
-/// Creates a node with this metadata, these taints and these conditions, replacing all defaults of the server.
+/// Creates a node with exactly these taints and conditions; defaults that the server sets are replaced.
 async fn hostile(cluster: &Cluster, name: &str, metadata: Value, taints: Value, conditions: Value) {
     let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
     for (key, value) in metadata.as_object().into_iter().flatten() {
@@ -188,7 +188,7 @@ async fn neighbours() {
     let taints = lists["spec"]["taints"].as_array().unwrap();
     assert_eq!(taints.iter().filter(|taint| taint["key"] != UNREACHABLE).count(), 1000, "no foreign taint is lost");
     assert_eq!(lists["status"]["conditions"].as_array().unwrap().len(), 1004);
-    // From here on, the hostile nodes cost no requests.
+    // All hostile nodes are silent now, and cost no further requests.
     let asked = || {
         let all = cluster.sandbox.requests().count(Some(ME), None, None);
         all - ["pods", "nodes", "leases.coordination.k8s.io"]
@@ -204,7 +204,7 @@ async fn neighbours() {
     let before = (asked(), examined());
     cluster.wait(600).await;
     assert_eq!(asked() - before.0, 0, "requests");
-    // Each of the six neighbours is examined once in 40 seconds.
+    // Each of the six neighbours is examined about once in 40 seconds.
     let examined_nodes = examined() - before.1;
     assert!(examined_nodes <= 6.0 * 16.0, "{examined_nodes}");
 }

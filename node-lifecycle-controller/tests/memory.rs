@@ -13,14 +13,14 @@ use serde_json::json;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Maximum bytes of a Pod: its texts that no other Pod shares, and its entries in the store and the indexes, including their
-/// spare capacity.
+/// Maximum bytes of a cached Pod: the texts that no other Pod shares, and the entries in the store and its indexes, including
+/// their spare capacity.
 const BUDGET: usize = 300;
-/// Bytes per Pod for the order of removals, which contains only ended Pods: one Pod in ten has ended.
+/// Bytes per cached Pod for the list of ended Pods in the order of their removal; one Pod in ten has ended.
 const ORDERED: usize = 2;
 const PODS: usize = 20_000;
 
-/// Builds a Pod as a server sends it: with labels, owners, annotations and tolerations that many Pods share.
+/// Builds a Pod as a server sends it. 100 Pods share their owner, and all Pods share their tolerations.
 fn pod(number: usize) -> CachedPod {
     let set = number / 100;
     let tolerated = |key: &str| {

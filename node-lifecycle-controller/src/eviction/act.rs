@@ -1,8 +1,8 @@
-//! The deletion of a Pod that must leave its node.
+//! Deletes a Pod that must leave its node.
 //!
-//! The node and the Pod are read from the server and the decision is made again. A node that was read a moment ago for another of
-//! its Pods is not read again. The condition and the deletion have the version of the judged Pod as precondition: a toleration
-//! that is added in between prevents the deletion.
+//! Before the deletion, the node and the Pod are read from the server, and the decision is made again. A node that was read
+//! less than a second ago for another Pod is not read again. The write of the condition `DisruptionTarget` and the deletion
+//! name the version of the judged Pod as precondition, so a toleration that is added meanwhile prevents the deletion.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,41 +28,41 @@ use super::{
 };
 use crate::objects::{CachedPod, DISRUPTION_TARGET, LEASE_NAMESPACE, LEASES, Lease, NODES, Node, Renewal};
 
-/// Maximum number of attempts in one sync.
+/// Maximum number of attempts to delete a Pod in one sync; upstream's `retries`.
 const ATTEMPTS: usize = 5;
-/// Pause after a failed attempt, and between checks whether another sync has read the node.
+/// Pause after a failed attempt to delete a Pod, and between two checks whether another sync has read the node.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A change of the controller's memory.
+/// A change of the controller's memory that a sync requests.
 #[derive(Debug)]
 pub(crate) enum Note {
-    /// A request failed for this reason; the deletion is attempted again.
+    /// A request failed with this error; the sync attempts the deletion again.
     Retries(String),
-    /// The decision about the live objects differs from the decision about the cache.
+    /// The plan for the live objects. It replaces the plan for the cached objects, which was to delete the Pod.
     Revised(Box<Plan>),
     /// The Pod was deleted; its deletion was due at this time.
     Deleted(Instant),
     /// The Pod no longer exists.
     Gone,
-    /// This sync starts to read a node.
+    /// This sync starts to read the node with this name.
     Reads(Text),
     /// State of a node that was read from the server.
     Node(Arc<Node>),
-    /// Renewal of a node's Lease that was read from the server; `None` if the Lease does not exist.
+    /// Name of a node, and the renewal time of its Lease on the server; `None` if the Lease does not exist.
     Lease(Text, Option<Renewal>),
-    /// The reads of a node are complete; the view is `Unknown` if one of them failed.
+    /// The reads of the node with this name and of its Lease are complete; the view is `Unknown` if a read failed.
     Read(Text, View),
 }
 
-/// State of the controller's memory after the snapshot was taken.
+/// Current state of the controller's memory, which a sync reads after its snapshot was taken.
 pub(crate) struct Fresh {
-    /// The timer under the name of the Pod.
+    /// Timer that is stored under the name of the Pod; it may belong to an earlier Pod.
     pub(crate) timer: Option<Timer>,
-    /// Time of this state.
+    /// Time at which this state was read.
     pub(crate) now: Instant,
     /// Result of a recent read of the Pod's node.
     pub(crate) view: View,
-    /// Minimum time for which the node may be healthy according to its heartbeats; `None` if its taints are confirmed.
+    /// Minimum time until heartbeats can confirm the taints of the node; `None` if the taints are confirmed.
     pub(crate) doubt: Option<Duration>,
 }
 
@@ -103,7 +103,7 @@ fn report(snapshot: &Snapshot, what: &str, io: Io<'_>) {
     io.event(EventType::Normal, "TaintManagerEviction", format!("{what} Pod {}", snapshot.key));
 }
 
-/// The live state of a Pod, with the conditions that the cache does not store.
+/// A Pod as read from the server, with the conditions that the cache does not store.
 struct LivePod {
     pod: CachedPod,
     conditions: Vec<Condition>,
@@ -127,25 +127,25 @@ impl<'de> Deserialize<'de> for LivePod {
     }
 }
 
-/// State of one Pod's deletion during a sync.
+/// Progress of the deletion of one Pod during a sync.
 struct Deletion<'a> {
     snapshot: &'a Snapshot,
-    /// Reason of the deletion, based on the cache.
+    /// Reason of the deletion according to the cached objects.
     why: &'static str,
     /// Time at which the deletion became due.
     since: Instant,
-    /// The snapshot with live objects; in a forecast, with the cached ones.
+    /// The snapshot with the objects as read from the server; in a forecast, which reads nothing, with the cached objects.
     live: Snapshot,
     is_reported: bool,
     io: Io<'a>,
 }
 
 impl Deletion<'_> {
-    /// Deletes the Pod if the live objects require it as well. The caller repeats the attempt after a refusal.
+    /// Deletes the Pod if the live objects confirm the decision. After a refusal by the server, the caller repeats the attempt.
     async fn attempt(&mut self) -> Result<Requeue, Refusal> {
         let io = self.io;
         let Some(cached) = &self.snapshot.pod else { return Ok(self.gone()) };
-        // The node is read first: if its taints are gone, the read of the Pod is saved.
+        // The node is read before the Pod: if the taints were removed, the Pod need not be read.
         if !cached.node.is_empty() {
             self.know_node(&cached.node).await?;
             if let Some(requeue) = self.may_stay() {
@@ -165,7 +165,7 @@ impl Deletion<'_> {
                 self.live.pod = Some(Arc::new(pod));
                 Some(conditions)
             }
-            // A forecast expects the Pod to equal the cached one.
+            // A forecast sends no request, and assumes that the Pod on the server equals the cached Pod.
             Ok(None) => None,
         };
         if let Some(requeue) = self.may_stay() {
@@ -195,7 +195,7 @@ impl Deletion<'_> {
         Ok(Requeue::AsPlanned)
     }
 
-    /// Updates the taints of the node, by a read unless another sync has read it a moment ago.
+    /// Updates the taints of the node: reads the node from the server, or uses a read by another sync that is at most 1 s old.
     async fn know_node(&mut self, node: &Text) -> Result<(), Refusal> {
         let io = self.io;
         loop {
@@ -221,7 +221,7 @@ impl Deletion<'_> {
         let expected = self.live.taints.clone();
         let request = Request::get(NODES, &"".into(), &name);
         match io.send_and_read::<Node>(request.because("it must still have the taint")).await {
-            // A forecast expects the node to equal the cached one.
+            // A forecast sends no request, and assumes that the node on the server equals the cached node.
             Ok(None) => {}
             Ok(Some(mut node)) => {
                 node.trim();
@@ -248,7 +248,7 @@ impl Deletion<'_> {
         Ok(())
     }
 
-    /// Decides again with the current state. Returns when to requeue the Pod if it may stay, or `None` if it must leave.
+    /// Decides again with the live objects and the current timer. Returns the requeue of a Pod that may stay; otherwise `None`.
     fn may_stay(&mut self) -> Option<Requeue> {
         if let Some(Fresh { timer, now, doubt, .. }) = self.io.observe_again(()) {
             (self.live.timer, self.live.now, self.live.doubt) = (timer, now, doubt);
@@ -270,7 +270,7 @@ impl Deletion<'_> {
     }
 }
 
-/// Builds the condition `DisruptionTarget` with the reason of the deletion.
+/// Builds the condition `DisruptionTarget`. Keeps the transition time of a known condition that is `True`.
 fn condition(pod: &CachedPod, known: &[Condition], now: Timestamp) -> Value {
     let known = conditions::get(known, DISRUPTION_TARGET).filter(|known| known.is_true());
     let since = known.and_then(|known| known.last_transition_time).unwrap_or(now);

@@ -1,4 +1,4 @@
-//! The decision whether and when a Pod must leave its node.
+//! Decides whether and when a Pod must leave its node.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
     taints,
 };
 
-/// Upper limit of a wait: longer than the lifetime of a cluster, and short enough to be added to any time.
+/// Upper limit of `tolerationSeconds`: 100 years, which can be added to any time without an overflow.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Longest time after which a Pod that was put off is examined again. It covers several passes of the node monitor, which removes
-/// a wrong taint.
+/// Maximum delay of a deletion that is put off because the node may be healthy. After the delay, the Pod is examined again. The
+/// delay covers several passes of the node monitor, which removes a wrong taint.
 const RECHECK: Duration = Duration::from_secs(15);
-/// Shortest time after which a Pod that was put off is examined again.
+/// Minimum delay of a deletion that is put off because the node may be healthy.
 const SOON: Duration = Duration::from_millis(10);
 
 const DOUBTFUL: &str = "its node may be healthy, so its taint may be removed soon";
@@ -31,16 +31,16 @@ const LIMITED: &str = "it tolerates a taint of its node for a limited time";
 /// How long a Pod may stay on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stay {
-    /// The Pod does not tolerate one of the taints.
+    /// At least one taint is not tolerated.
     No,
-    /// The Pod tolerates every taint; this is the shortest `tolerationSeconds`.
+    /// Every taint is tolerated; the duration is the shortest `tolerationSeconds`.
     For(Duration),
-    /// The Pod tolerates every taint without a limit.
+    /// Every taint is tolerated without a time limit.
     Always,
 }
 
-/// Returns the stay that the tolerations of a Pod allow. The first matching toleration of each taint counts, and the shortest of
-/// their limits decides.
+/// Returns how long the tolerations of a Pod allow it to stay. For each taint, the first matching toleration counts. The
+/// shortest `tolerationSeconds` of these tolerations decides.
 fn stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> Stay {
     let mut least: Option<i64> = None;
     for taint in taints {
@@ -65,7 +65,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     }
 }
 
-/// Delays the deletion of a Pod a little if its node may be healthy.
+/// Replaces a deletion by a timer of at most `RECHECK` if the node of the Pod may be healthy.
 fn put_off(snapshot: &Snapshot, pod: &CachedPod, plan: Plan) -> Plan {
     let known = snapshot.timer.as_ref().filter(|timer| timer.is_put_off && timer.pod == pod.meta.uid);
     let timer = match (known.filter(|timer| !timer.is_due(snapshot.now)), snapshot.doubt) {
@@ -96,7 +96,7 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
     if pod.meta.is_deleting() && pod.disrupted.is_some() {
         return plan(is_waiting, Then::Nothing, "it is terminating and has the condition with the reason");
     }
-    // The timer of an earlier Pod with the same name ended with that Pod.
+    // A timer of an earlier Pod with the same name does not count.
     let timer = timer.as_ref().filter(|timer| timer.pod == pod.meta.uid);
     let cancels_other = is_waiting && timer.is_none();
     let Some(taints) = taints else {
@@ -119,7 +119,7 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
         (Stay::For(_), Some(timer)) if timer.is_due(*now) => {
             plan(false, Then::Delete { since: timer.due }, "it no longer tolerates a taint of its node")
         }
-        // An existing timer is kept, even if the current taints would give another time.
+        // An existing timer is kept, even if the current taints allow another duration.
         (Stay::For(_), Some(timer)) => {
             plan(false, Then::Wait(timer.clone()), if timer.is_put_off { DOUBTFUL } else { LIMITED })
         }
@@ -133,17 +133,17 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
     }
 }
 
-/// Reason and message of the condition `DisruptionTarget`.
+/// Reason and message of the condition `DisruptionTarget`, as in upstream.
 pub(crate) const DISRUPTION: (&str, &str) =
     ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
 
-/// Whether no condition gives the reason of the deletion of a Pod.
+/// True if the condition `DisruptionTarget` is missing, is not `True`, or differs from [`DISRUPTION`].
 pub(crate) fn lacks_reason(known: &[Condition]) -> bool {
     let known = conditions::get(known, DISRUPTION_TARGET).filter(|known| known.is_true());
     known.is_none_or(|known| (&*known.reason, &*known.message) != DISRUPTION)
 }
 
-/// Whether the Lease of the node decides if its Pods must leave: all its `NoExecute` taints come from the node monitor.
+/// True if a node has `NoExecute` taints, all from the node monitor. Its Lease then decides whether its Pods must leave.
 pub(crate) fn depends_on_lease(taints: Option<&[Taint]>) -> bool {
     taints.is_some_and(|taints| !taints.is_empty() && taints::are_ours(taints))
 }

@@ -1,11 +1,11 @@
-//! Recent reads of nodes whose Pods must leave, so that a node is read once for all its Pods.
+//! Stores recent reads of nodes, so that a node is read from the server once for all Pods that must leave it.
 
 use std::{sync::Arc, time::Duration};
 
 use common::{clock::Instant, intern::Text, map::HashMap, meta::Key, taints::Taint};
 use parking_lot::Mutex;
 
-/// Maximum age of a node's state for the deletion of a Pod, counted from the time the read was sent.
+/// Maximum age of a read of a node that may justify the deletion of a Pod, counted from the time when the read was sent.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Result of a recent read of a node.
@@ -13,13 +13,13 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(crate) enum View {
     /// The node was not read recently.
     Unknown,
-    /// Another sync is reading the node.
+    /// Another sync has sent a read of the node that is not answered yet.
     Awaited,
-    /// The `NoExecute` taints of the node; `None` if the node does not exist.
+    /// The `NoExecute` taints of the node on the server; `None` if the node does not exist.
     Known(Option<Arc<[Taint]>>),
 }
 
-/// The recent reads, shared by the syncs and the handlers.
+/// The recent reads of nodes, shared by the syncs and the handlers.
 pub(super) type NodeViews = Arc<Mutex<Nodes>>;
 
 /// A started or completed read of a node.
@@ -30,19 +30,19 @@ struct Read {
     view: View,
 }
 
-/// Reads by the name of the node.
+/// Started and completed reads, by the name of the node.
 #[derive(Default)]
 pub(super) struct Nodes(HashMap<Text, Read>);
 
 impl Nodes {
-    /// Records that the sync of a Pod starts to read a node.
+    /// Records that the sync of `pod` starts to read a node, and drops reads that are too old.
     pub(super) fn begin(&mut self, node: Text, pod: Key, now: Instant) {
         self.0.retain(|_, read| now.saturating_duration_since(read.sent) <= FRESH);
         self.0.insert(node, Read { pod, sent: now, view: View::Awaited });
     }
 
-    /// Stores the result of a read that the sync of a Pod started; `View::Unknown` if the read failed. The result is dropped if
-    /// the node has changed since, or if another read has started.
+    /// Stores the result of a read that the sync of `pod` started; `View::Unknown` if the read failed. Drops the result if the
+    /// node has changed since the read started, or if the sync of another Pod has started a new read.
     pub(super) fn end(&mut self, node: &str, pod: &Key, view: View) {
         match (self.0.get_mut(node).filter(|read| read.pod == *pod), view) {
             (Some(_), View::Unknown) => _ = self.0.remove(node),
@@ -51,12 +51,12 @@ impl Nodes {
         }
     }
 
-    /// Drops the read of a node that has changed.
+    /// Drops the read of a node, because the node has changed since.
     pub(super) fn forget(&mut self, node: &str) {
         self.0.remove(node);
     }
 
-    /// Returns the result of a recent read of a node.
+    /// Returns the result of the last read of a node; `View::Unknown` if the read is older than `FRESH`.
     pub(super) fn get(&self, node: &str, now: Instant) -> View {
         let read = self.0.get(node).filter(|read| now.saturating_duration_since(read.sent) <= FRESH);
         read.map_or(View::Unknown, |read| read.view.clone())

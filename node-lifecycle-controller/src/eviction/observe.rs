@@ -1,4 +1,4 @@
-//! From the name of a Pod to a snapshot.
+//! Takes the snapshot of a Pod for one sync.
 
 use common::{controller::Observed, meta::Key};
 

@@ -1,4 +1,4 @@
-//! The plan for a Pod, with its reason.
+//! The plan of a sync for a Pod: the Pod stays, waits for its timer, or is deleted.
 
 use std::time::Duration;
 
@@ -6,20 +6,19 @@ use common::{clock::Instant, controller::Explain};
 
 use super::snapshot::Timer;
 
-/// Actions of one sync of a Pod.
+/// Decision of one sync about a Pod and its timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Time until the timer is due; `None` if the Pod does not wait.
     pub(crate) requeue_after: Option<Duration>,
     /// Whether a timer is removed although its Pod was not deleted; an Event reports this.
     pub(crate) cancels: bool,
-    /// The action on the Pod.
     pub(crate) then: Then,
-    /// Reason of the action, for explanations.
+    /// Reason of the action, shown by `/debug/explain`.
     pub(crate) why: &'static str,
 }
 
-/// Action on a Pod.
+/// Action of a sync on its Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     /// The Pod stays and has no timer.

@@ -1,4 +1,4 @@
-//! A Pod, its timer, and the taints of its node.
+//! The snapshot of a sync: a Pod, its timer, and the taints of its node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,31 +13,29 @@ use crate::objects::CachedPod;
 /// Everything that one sync of a Pod reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// Namespace and name of the Pod.
     pub(crate) key: Key,
     /// The cached Pod; `None` if it does not exist.
     pub(crate) pod: Option<Arc<CachedPod>>,
-    /// The `NoExecute` taints of the node; `None` if the node does not exist or cannot be decoded.
+    /// The `NoExecute` taints of the Pod's node; `None` if the node does not exist or cannot be decoded.
     pub(crate) taints: Option<Arc<[Taint]>>,
-    /// Minimum time for which the node may be healthy according to its heartbeats, despite its taints. Always `None` in the first
-    /// snapshot of a sync, which uses only the cache.
+    /// Minimum time until heartbeats can confirm the taints of the node, which may be healthy until then. `None` if the taints
+    /// are confirmed, and in the first snapshot of a sync, which uses only the cache.
     pub(crate) doubt: Option<Duration>,
     /// The timer of the Pod, or of an earlier Pod with the same name.
     pub(crate) timer: Option<Timer>,
-    /// Time of the sync.
     pub(crate) now: Instant,
     /// Whether the toleration operators `Lt` and `Gt` are enabled.
     pub(crate) compares: bool,
 }
 
-/// A deletion that is due later.
+/// The deletion of a Pod at a later time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Timer {
     /// UID of the Pod to delete.
     pub(crate) pod: Uid,
-    /// Time of the deletion.
+    /// Time at which the Pod is to be deleted.
     pub(crate) due: Instant,
-    /// Whether the deletion was due earlier and was put off because the node may be healthy.
+    /// True if the deletion was due earlier, and is put off because the node may be healthy.
     pub(crate) is_put_off: bool,
 }
 

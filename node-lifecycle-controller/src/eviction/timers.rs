@@ -1,4 +1,4 @@
-//! The timers of Pods that tolerate the taints of their node for a limited time.
+//! The timers of Pods that may stay on a tainted node for a limited time.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
     snapshot::Timer,
 };
 
-/// Timers by the name of their Pod. Clones share the same timers.
+/// Timers by namespace and name of their Pod. Clones share the same timers.
 #[derive(Clone, Default)]
 pub(super) struct Timers(Arc<Mutex<HashMap<Key, Timer>>>);
 
@@ -41,7 +41,7 @@ impl Timers {
         }
     }
 
-    /// Removes the timer of a deleted Pod.
+    /// Removes the timer of a deleted Pod, but not the timer of a later Pod with the same name.
     pub(super) fn end(&self, key: &Key, pod: Option<&Uid>) {
         let mut timers = self.0.lock();
         if timers.get(key).is_some_and(|timer| Some(&timer.pod) == pod) {

@@ -1,4 +1,4 @@
-//! Handlers of Pods and nodes that enqueue Pods.
+//! Handles changes of Pods and nodes by enqueuing Pods.
 
 use std::sync::{Arc, Weak};
 
@@ -18,7 +18,7 @@ use crate::{
 
 use super::{nodes::NodeViews, timers::Timers};
 
-/// Registers the handlers of both caches.
+/// Registers handlers on the caches of Pods and nodes.
 pub(super) fn register(caches: &Arc<Caches>, queue: &Queue<Key>, timers: &Timers, nodes: &NodeViews) {
     let watch = Arc::new(Watch {
         queue: queue.clone(),
@@ -30,7 +30,7 @@ pub(super) fn register(caches: &Arc<Caches>, queue: &Queue<Key>, timers: &Timers
     caches.nodes.add_handler(handler(&watch, Watch::on_node));
 }
 
-/// Enqueues Pods. References the caches weakly, because the caches own the handlers.
+/// Receives changes and enqueues Pods. The reference to the caches is weak, because the caches own their handlers.
 struct Watch {
     queue: Queue<Key>,
     caches: Weak<Caches>,
@@ -39,7 +39,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Enqueues a Pod that has a timer or whose node has `NoExecute` taints.
+    /// Enqueues a changed Pod if it has a timer or if its node has `NoExecute` taints.
     fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         let (pod, is_relevant) = match event {
             Event::Added(pod) | Event::Deleted(pod) => (pod, true),
@@ -60,8 +60,8 @@ impl Watch {
         }
     }
 
-    /// Enqueues the Pods of a node whose `NoExecute` taints changed. For an added node without such taints, enqueues only Pods
-    /// with a timer, because the node may have been re-created.
+    /// Enqueues the Pods of a node with changed `NoExecute` taints. For an added node without such taints, enqueues only Pods
+    /// with a timer: the node may have been re-created without its taints.
     fn on_node(&self, event: &Event<Node>, origin: Origin) {
         if origin != Origin::Resync {
             self.nodes.lock().forget(&event.meta().name);

@@ -1,4 +1,4 @@
-//! The record of one node.
+//! The facts that the node monitor records about one node.
 
 use std::sync::Arc;
 
@@ -11,38 +11,37 @@ use crate::{
     silence,
 };
 
-/// Known facts about a node.
+/// State, zone, heartbeats and writes of a node, as this process knows them.
 #[derive(Clone)]
 pub(super) struct Record {
-    /// Newest known state, from the cache or from an answer to a write.
+    /// Newest known state, from the cache or from an answer of the server.
     pub(super) node: Arc<Node>,
     pub(super) zone: Text,
-    /// Time at which the last heartbeat was seen.
+    /// Time at which this process received the last heartbeat; for a new node, the creation of the record.
     pub(super) heard: Instant,
-    /// Time at which the last status report was seen; `None` if the status has not changed since the record was created.
+    /// Time at which this process received the last status report; `None` if none has arrived since the record was created.
     pub(super) reported: Option<Instant>,
-    /// Renewal of the Lease that was seen last.
+    /// Renewal time of the node's Lease when it was last received; `None` if no Lease is known.
     pub(super) lease: Option<Renewal>,
-    /// Deadline of the node in the schedule.
+    /// Time after which a pass examines the node even if it has not changed; `None` if there is no such time.
     pub(super) due: Option<Instant>,
     /// Start of the wait for a taint; `None` if the node does not wait.
     pub(super) waits: Option<Instant>,
     /// Whether a pass has reported that the node was added.
     pub(super) is_announced: bool,
-    /// The last failed change, until a change succeeds or is unnecessary.
+    /// Failure of the last change of the node; `None` if the change succeeded or is no longer necessary.
     pub(super) failure: Option<Arc<Failure>>,
-    /// Attempts to set the conditions of the silent node to `Unknown`.
     pub(super) lapse: LapseAttempts,
 }
 
 /// Difference between two states of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// A report of the kubelet, which is a heartbeat.
+    /// The kubelet has reported a status, which is a heartbeat.
     Report,
-    /// A new condition `Ready` without a report; this program did not write it.
+    /// Another writer has changed the condition `Ready` without a report of the kubelet.
     Condition,
-    /// No activity of the kubelet.
+    /// Neither a report of the kubelet nor a change of `Ready` by another writer.
     Nothing,
 }
 
@@ -50,7 +49,7 @@ impl News {
     fn between(known: &Node, node: &Node) -> Self {
         let is_report = match (known.ready(), node.ready()) {
             (_, NodeReady::Absent) => false,
-            // A first report comes from the kubelet unless its reason shows that this program, or an equivalent one, wrote it.
+            // The first condition `Ready` comes from the kubelet, except with a reason that only node monitors write.
             (NodeReady::Absent, _) => !silence::is_lapsed(node),
             _ => node.reported() != known.reported(),
         };
@@ -65,7 +64,7 @@ impl News {
 }
 
 impl Record {
-    /// Creates the record of a new node. `lease` is the current renewal of its Lease.
+    /// Creates the record of a new node. `lease` is the current renewal time of its Lease.
     pub(super) fn new(node: &Arc<Node>, lease: Option<Renewal>, now: Instant) -> Self {
         Self {
             node: Arc::clone(node),
@@ -100,7 +99,7 @@ impl Record {
         before
     }
 
-    /// How the node counts for its zone.
+    /// Returns how the node counts for the state of its zone.
     pub(super) fn counted(&self) -> Counted {
         if self.node.is_excluded() {
             Counted::Excluded
@@ -111,7 +110,7 @@ impl Record {
         }
     }
 
-    /// Time at which the grace period began.
+    /// Returns the start of the current grace period: the last heartbeat, or a later write that the server did not accept.
     pub(super) fn patient_since(&self) -> Instant {
         self.lapse.not_taken.map_or(self.heard, |not_taken| not_taken.max(self.heard))
     }

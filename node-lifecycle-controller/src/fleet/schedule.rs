@@ -6,10 +6,10 @@ use common::clock::Instant;
 
 use crate::objects::Name;
 
-/// Changed nodes, and the deadlines of nodes.
+/// Nodes that have changed since a pass examined them, and the deadlines of nodes.
 ///
-/// A heartbeat does not move the deadline of its node: the pass at the old deadline sets the new one, so each node is examined
-/// once per grace period.
+/// A heartbeat does not move the deadline of its node. The pass at the old deadline sets the new deadline, so each node is
+/// examined once per grace period.
 #[derive(Default)]
 pub(super) struct Schedule {
     changed: BTreeSet<Name>,
@@ -28,12 +28,12 @@ impl Schedule {
         self.changed.insert(name.clone());
     }
 
-    /// Removes a node that was examined and has not changed since.
+    /// Records that a node was examined, or was deleted: it no longer counts as changed.
     pub(super) fn examined(&mut self, name: &Name) {
         self.changed.remove(name);
     }
 
-    /// Replaces the deadline of a node.
+    /// Replaces the deadline of a node. `deadline` is the copy in the record of the node.
     pub(super) fn set_deadline(&mut self, name: &Name, deadline: &mut Option<Instant>, new: Option<Instant>) {
         if let Some(old) = std::mem::replace(deadline, new) {
             self.deadlines.remove(&(old, name.clone()));

@@ -36,7 +36,7 @@ fn each_node_that_renews_its_lease_is_examined_once_in_a_grace_period() {
             examined += pass.len();
         }
     }
-    // Each of the 5,000 nodes at most once in 40 seconds: the last renewal is at most 10 seconds old when the deadline is set.
+    // Each node is examined at most once in 40 seconds: its last renewal is at most 10 seconds old when its deadline is set.
     assert!((5000..=5000 * 15).contains(&examined), "{examined}");
 }
 
@@ -158,7 +158,7 @@ fn changes_during_a_pass_are_left_to_the_next_pass() {
     let due = world.reports();
     assert_eq!((due.arrived.len(), due.departed.len()), (1, 1));
     assert_eq!(world.pass(), ["n0 nothing", "n3 nothing"]);
-    // A node that is re-created while its arrival is reported arrives twice.
+    // A node that is re-created during the pass that reports its addition is reported a second time.
     world.see("n4", |_| {});
     let plan = world.decide();
     world.fleet.see(&member("n4", "other", 1000, |_| {}), None, false, world.now);
@@ -223,7 +223,7 @@ fn a_re_created_node_has_a_new_grace_period_and_an_older_state_is_ignored() {
     assert!(world.fleet.node("n0").unwrap().is_unschedulable(), "the data of the server was restored");
 }
 
-/// The table of the specification: states of a node that are heartbeats.
+/// The specification's table of changes of a node that count as heartbeats.
 /// NODE-3, NODE-4, NODE-5.
 #[test]
 fn new_reports_are_heartbeats_and_writes_of_others_are_not() {
@@ -295,8 +295,8 @@ fn a_node_is_not_silent_in_the_first_pass_that_examines_it() {
     assert_eq!(world.pass(), ["n0 lapse"]);
 }
 
-/// The rows of the specification's table of health records: the seconds since the last heartbeat when this state of a node is
-/// seen 40 seconds after the state before. In row a, upstream counts from the creation of the node.
+/// The specification's table of health records. Columns: row, conditions before, conditions 40 seconds later, seconds since the
+/// last heartbeat. In row a, upstream counts from the creation of the node.
 /// NODE-3, NODE-5.
 #[test]
 fn each_row_of_the_table_of_records() {
@@ -325,7 +325,7 @@ fn each_row_of_the_table_of_records() {
         world.see("n", |node| node["status"]["conditions"] = after);
         let heard = |world: &World| world.fleet.standing("n", world.now, None).unwrap().heard_ago.as_secs();
         assert_eq!(heard(&world), heard_ago, "{row}");
-        // The Lease that was seen before is no heartbeat in any row.
+        // A second arrival of the same renewal time is no heartbeat in any row.
         let seen = Timestamp::from_second(1_700_000_000 + 3).unwrap();
         if world.fleet.records["n"].lease == Some(Some(seen)) {
             world.fleet.renewed("n", Some(seen), world.now);

@@ -1,4 +1,4 @@
-//! The zones of nodes: numbers of ready nodes, and nodes that wait for a taint.
+//! The zones of nodes: counters of ready and other nodes, and the nodes that wait for a taint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use crate::{
     rate::Limiter,
 };
 
-/// How a node counts for its zone.
+/// How a node counts for the state of its zone.
 #[derive(Clone, Copy)]
 pub(super) enum Counted {
-    /// The node does not count.
+    /// A label of the node excludes it from the state of its zone.
     Excluded,
     Ready,
     NotReady,
 }
 
-/// A zone with its nodes, its state and its limiter.
+/// Counters, state, tainting rate and waiting nodes of one zone.
 pub(super) struct Zone {
     count: Count,
     excluded: usize,
@@ -27,7 +27,7 @@ pub(super) struct Zone {
     pub(super) limiter: Limiter,
     /// Nodes that wait for a taint, ordered by the start of their wait.
     pub(super) waiting: BTreeSet<(Instant, Name)>,
-    /// Whether a pass has reported the zone.
+    /// Whether a pass has counted the zone, so that its metrics exist.
     is_reported: bool,
 }
 
@@ -51,7 +51,7 @@ impl Zone {
 pub(crate) struct Zones {
     pub(super) limits: ZoneLimits,
     by_name: BTreeMap<Text, Zone>,
-    /// Reported zones that have lost their last node since the last pass.
+    /// Zones with metrics that have lost their last node since the last pass.
     vanished: BTreeSet<Text>,
 }
 
@@ -60,14 +60,14 @@ impl Zones {
         Self { limits, by_name: BTreeMap::new(), vanished: BTreeSet::new() }
     }
 
-    /// Adds a node to a zone.
+    /// Counts a node in its zone, and creates the zone for its first node.
     pub(super) fn enter(&mut self, name: &Text, counted: Counted, now: Instant) {
         let zone = self.by_name.entry(name.clone()).or_insert_with(|| Zone::new(&self.limits, now));
         *zone.counter(counted) += 1;
         self.vanished.remove(name);
     }
 
-    /// Removes a node from a zone, and the zone itself after the last node.
+    /// Removes a node from the counters of its zone, and the zone itself after its last node.
     pub(super) fn leave(&mut self, name: &Text, counted: Counted) {
         let Some(zone) = self.by_name.get_mut(name) else { return };
         let count = zone.counter(counted);
@@ -88,14 +88,14 @@ impl Zones {
         }
     }
 
-    /// Makes a node of a zone wait for a taint.
+    /// Adds a node of a zone to the nodes that wait for a taint.
     pub(super) fn wait(&mut self, zone: &Text, name: &Name, since: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.waiting.insert((since, name.clone()));
         }
     }
 
-    /// Ends the wait of a node that has waited since this time; does nothing for `None`.
+    /// Ends the wait of a node that has waited since `since`; does nothing if `since` is `None`.
     pub(super) fn end_wait(&mut self, zone: &Text, name: &Name, since: Option<Instant>) {
         if let (Some(since), Some(zone)) = (since, self.by_name.get_mut(zone)) {
             zone.waiting.remove(&(since, name.clone()));
@@ -119,23 +119,23 @@ impl Zones {
         self.by_name.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
     }
 
-    /// Number of nodes that wait for a taint.
+    /// Returns the number of nodes that wait for a taint, in all zones.
     pub(crate) fn waiting(&self) -> usize {
         self.by_name.values().map(|zone| zone.waiting.len()).sum()
     }
 
-    /// Number of nodes that wait in zones with a positive tainting rate.
+    /// Returns the number of nodes that wait in zones with a positive tainting rate.
     pub(crate) fn expected(&self) -> usize {
         let zones = self.by_name.values().filter(|zone| zone.limiter.rate() > 0.0);
         zones.map(|zone| zone.waiting.len()).sum()
     }
 
-    /// Returns the zones that lost their last node, each once.
+    /// Returns the zones that have lost their last node since the last call.
     pub(crate) fn take_vanished(&mut self) -> BTreeSet<Text> {
         std::mem::take(&mut self.vanished)
     }
 
-    /// Applies the changes that a pass has decided.
+    /// Applies the new states and tainting rates that a pass has decided.
     pub(super) fn passed(&mut self, changes: &BTreeMap<Text, ZoneChange>, now: Instant) {
         self.by_name.values_mut().for_each(|zone| zone.is_reported = true);
         for (name, change) in changes {
@@ -146,7 +146,7 @@ impl Zones {
         }
     }
 
-    /// Takes the token of a zone's limiter.
+    /// Uses up the token of a zone's limiter, because a node of the zone was chosen for tainting.
     pub(crate) fn spend(&mut self, zone: &Text, now: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.limiter.take(now);

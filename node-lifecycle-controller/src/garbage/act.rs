@@ -1,4 +1,4 @@
-//! The removals of one pass of the Pod garbage collector.
+//! Removes the Pods in the plan of a pass of the Pod garbage collector.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -21,21 +21,21 @@ use crate::objects::{CachedPod, DISRUPTION_TARGET, NODES, Node};
 const NODES_AT_ONCE: usize = 8;
 /// Number of Pods that a pass removes concurrently.
 const PODS_AT_ONCE: usize = 50;
-/// Maximum number of attempts to remove a Pod that changes meanwhile.
+/// Maximum number of attempts to remove a Pod that changes during its removal.
 const ATTEMPTS: usize = 3;
 
-/// A report of a pass for logs and metrics.
+/// A message from a pass to its controller, for logs and metrics.
 #[derive(Debug)]
 pub(crate) enum Note {
     /// The removal of a Pod starts.
     Removes(Arc<CachedPod>, Reason),
-    /// The removal of a Pod has ended, with the error if it failed.
+    /// The removal of a Pod has ended; the error is set if the removal failed.
     Removed(Arc<CachedPod>, Reason, Option<api::Error>),
-    /// A node could not be read.
+    /// The node with this name could not be read from the server, so its Pods stay.
     Unread(Text, api::Error),
 }
 
-/// Requests this number of ended Pods that follow this Pod in the order of removal.
+/// A request for at most this number of ended Pods that follow this Pod in the order of removal.
 #[derive(Debug)]
 pub(crate) struct Behind(pub(crate) Arc<CachedPod>, pub(crate) usize);
 
@@ -59,11 +59,11 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
         }
     }
     remove(&plan.unscheduled, io).await;
-    // The pause begins when the pass ends.
+    // The pause before the next pass begins when this pass ends.
     Ok(Requeue::After(plan.pause()))
 }
 
-/// Removes the excess ended Pods beyond the plan, chunk by chunk. A forecast has none of them.
+/// Removes the ended Pods above the threshold that follow those in the plan. A forecast does not show these removals.
 async fn remove_other_ended(plan: &Plan, io: Io<'_>) {
     let mut last = plan.terminated.last().map(|victim| Arc::clone(&victim.pod));
     let mut left = plan.excess.saturating_sub(plan.terminated.len());
@@ -85,7 +85,7 @@ async fn is_confirmed(OfNode { node, .. }: &OfNode, reason: Reason, io: Io<'_>) 
     let request = Request::get(NODES, &"".into(), &node.as_str().into());
     let request = request.because("its Pods are removed only if it equals the cached state");
     let is_confirmed = match io.send_and_read::<Node>(request).await {
-        // A forecast expects the node to equal the cached one.
+        // A forecast sends no request, and assumes that the node on the server equals the cached node.
         Ok(None) => true,
         Ok(Some(live)) => reason.is_confirmed_by(Some(&live)),
         Err(refusal) if refusal.error.is_not_found() => reason.is_confirmed_by(None),
@@ -100,7 +100,7 @@ async fn is_confirmed(OfNode { node, .. }: &OfNode, reason: Reason, io: Io<'_>) 
     Ok(is_confirmed)
 }
 
-/// Removes a Pod without its kubelet, and reports the result.
+/// Removes a Pod without waiting for its kubelet, and reports the result.
 async fn remove_pod(victim: &Victim, io: Io<'_>) -> Result<(), Infallible> {
     let Victim { pod, reason } = victim;
     io.note(Note::Removes(Arc::clone(pod), *reason));
@@ -109,7 +109,7 @@ async fn remove_pod(victim: &Victim, io: Io<'_>) -> Result<(), Infallible> {
     Ok(())
 }
 
-/// Removes a Pod. A Pod that changed since the judgement is read again, and removed only if the reason still applies.
+/// Removes a Pod. If the Pod has changed since the decision, reads it again and removes it only if the reason still applies.
 async fn remove_while_reason_holds(victim: &Victim, io: Io<'_>) -> Result<(), api::Error> {
     let mut judged = Arc::clone(&victim.pod);
     let mut attempt = 1;
@@ -137,7 +137,7 @@ async fn remove_while_reason_holds(victim: &Victim, io: Io<'_>) -> Result<(), ap
     }
 }
 
-/// Sets the phase of a Pod that has not ended to Failed, and deletes this version of the Pod with a grace period of 0.
+/// Sets the phase to `Failed` if it is not terminal yet, and deletes this version of the Pod with a grace period of 0.
 async fn remove_version(victim: &Victim, pod: &CachedPod, io: Io<'_>) -> Result<(), Refusal> {
     let meta = &pod.meta;
     if !pod.phase.is_terminal() {

@@ -1,4 +1,4 @@
-//! The decision which Pods a pass removes.
+//! Decides which Pods a pass of the Pod garbage collector removes.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::objects::CachedPod;
 
-/// Returns by how many Pods the number of ended Pods exceeds the threshold.
+/// Returns the number of ended Pods above the threshold; 0 if the threshold is 0 or less.
 pub(crate) fn excess(ended_count: usize, threshold: i64) -> usize {
     match usize::try_from(threshold) {
         Ok(0) | Err(_) => 0,
@@ -49,7 +49,7 @@ fn victims(pods: &[Arc<CachedPod>], reason: Reason) -> Vec<Victim> {
     pods.iter().map(|pod| Victim { pod: Arc::clone(pod), reason }).collect()
 }
 
-/// Order of removal: evicted Pods first, then older Pods, then by name and namespace.
+/// Compares ended Pods by the order of removal: evicted Pods first, then older Pods, then by name and namespace.
 pub(crate) fn removal_order(a: &Arc<CachedPod>, b: &Arc<CachedPod>) -> Ordering {
     let is_evicted = |pod: &CachedPod| pod.phase == Phase::Failed && pod.evicted;
     let order = Reverse(is_evicted(a)).cmp(&Reverse(is_evicted(b)));

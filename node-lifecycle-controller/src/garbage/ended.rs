@@ -1,4 +1,4 @@
-//! The ended Pods in the order of removal: a pass takes as many as it can act on, and neither visits nor sorts the others.
+//! Keeps the ended Pods sorted by the order of removal. A pass reads only as many Pods as it removes, and sorts none.
 
 use std::{cmp::Ordering, collections::BTreeSet, ops::Bound, sync::Arc};
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::decide::removal_order;
 use crate::objects::CachedPod;
 
-/// All ended Pods, in the order of removal.
+/// The cached Pods that have ended, sorted by the order of removal.
 #[derive(Default)]
 pub(super) struct EndedPods(BTreeSet<Ended>);
 
@@ -38,7 +38,7 @@ impl PartialEq for Ended {
 impl Eq for Ended {}
 
 impl EndedPods {
-    /// Returns the ended Pods of a cache, kept up to date by a handler.
+    /// Returns the ended Pods of a cache. A handler of the cache keeps them up to date.
     pub(super) fn of(pods: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
         let ended = Arc::new(Mutex::new(Self::default()));
         let followed = Arc::clone(&ended);
@@ -70,7 +70,7 @@ impl EndedPods {
         }
     }
 
-    /// Removes a Pod of which only the metadata is known.
+    /// Removes a Pod that can no longer be decoded, with only its metadata.
     fn remove_whatever_it_was(&mut self, meta: &Meta) {
         for evicted in [false, true] {
             let pod = CachedPod { meta: meta.clone(), phase: Phase::Failed, evicted, ..CachedPod::default() };
@@ -78,12 +78,11 @@ impl EndedPods {
         }
     }
 
-    /// Number of ended Pods.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the first `count` Pods after `last`, or the first ones of all if `last` is `None`.
+    /// Returns at most `count` Pods that follow `last` in the order of removal; `None` starts with the first Pod.
     pub(super) fn first(&self, count: usize, last: Option<&Arc<CachedPod>>) -> Vec<Arc<CachedPod>> {
         let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(Ended(Arc::clone(last))));
         self.0.range((from, Bound::Unbounded)).take(count).map(|ended| Arc::clone(&ended.0)).collect()
@@ -160,7 +159,7 @@ mod tests {
             last = Some(Arc::clone(next));
             steps += 1;
             if steps > 3 {
-                // A check of all Pods after every step would take too long.
+                // Four chunks are enough: the loop over all Pods takes long.
                 break;
             }
         }

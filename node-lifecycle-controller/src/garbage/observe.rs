@@ -1,4 +1,4 @@
-//! Reads the part of the caches on which a pass of the Pod garbage collector can act.
+//! Takes the snapshot of a pass: the Pods that the pass may remove, and the missing nodes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{caches::CacheView, objects::CachedPod};
 
-/// Reads the caches without changing anything, so diagnostics can call it as well.
+/// Takes the snapshot of a pass. Changes nothing, so `/debug/explain` can call this function as well.
 ///
-/// The cost grows with the number of nodes and of Pods that may be removed, not with the number of all Pods.
+/// The cost grows with the number of nodes and the number of Pods to remove, not with the number of all Pods.
 pub(super) fn observe(
     caches: CacheView<'_>,
     ended: &EndedPods,

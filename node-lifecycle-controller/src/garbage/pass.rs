@@ -1,10 +1,10 @@
-//! The only key of the Pod garbage collector.
+//! The only key in the queue of the Pod garbage collector.
 
 use std::fmt;
 
 use common::queue::QueueKey;
 
-/// One pass over all Pods.
+/// Key of the passes; each pass covers all Pods of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pass;
 

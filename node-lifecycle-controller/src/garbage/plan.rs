@@ -7,7 +7,7 @@ use common::{controller::Explain, duration, intern::Text};
 use super::{quarantine::Quarantine, snapshot::Limits};
 use crate::objects::{CachedPod, Node};
 
-/// Pause before the next pass if this pass could not handle all due nodes.
+/// Pause before the next pass if the quarantine of more nodes has ended than one pass handles.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// Reason of a removal, named as in upstream's metrics.
@@ -24,7 +24,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// The value of the metric label `reason`.
+    /// Returns the value of the metric label `reason`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Terminated => "terminated",
@@ -44,7 +44,7 @@ impl Reason {
         holds && live.meta.uid == judged.meta.uid
     }
 
-    /// Whether the live state of a node is a reason to remove its Pods. `None` means that the node does not exist.
+    /// Whether the live state of a node confirms this reason to remove its Pods. `None` means that the node does not exist.
     pub(crate) fn is_confirmed_by(self, live: Option<&Node>) -> bool {
         match self {
             Self::OutOfService => live.is_some_and(Node::is_out_of_service),
@@ -54,30 +54,28 @@ impl Reason {
     }
 }
 
-/// A Pod to remove.
+/// A Pod that a pass removes, with the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Victim {
-    /// The judged version of the Pod.
+    /// The version of the Pod for which the removal was decided.
     pub(crate) pod: Arc<CachedPod>,
-    /// Reason of the removal.
     pub(crate) reason: Reason,
 }
 
-/// A node that is read from the server before its Pods are removed.
+/// The Pods that a pass removes because of their node. The node is read from the server first.
 #[derive(Clone, Debug)]
 pub(crate) struct OfNode {
-    /// Name of the node.
     pub(crate) node: Text,
     /// Pods to remove if the server confirms the state of the node.
     pub(crate) pods: Vec<Victim>,
 }
 
-/// Actions of a pass, in this order.
+/// The removals of a pass, executed in the order of the fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The first chunk of ended Pods to remove.
+    /// The first ended Pods to remove, at most `CHUNK`.
     pub(crate) terminated: Vec<Victim>,
-    /// Total number of ended Pods to remove.
+    /// Number of all ended Pods to remove, including `terminated`.
     pub(crate) excess: usize,
     /// Terminating Pods on nodes that are out of service.
     pub(crate) out_of_service: Vec<OfNode>,
@@ -85,20 +83,19 @@ pub(crate) struct Plan {
     pub(crate) orphaned: Vec<OfNode>,
     /// Terminating Pods without a node.
     pub(crate) unscheduled: Vec<Victim>,
-    /// The quarantine after this pass.
+    /// The missing nodes after this pass, each with the start of its quarantine.
     pub(crate) quarantine: Quarantine,
     /// Missing nodes whose quarantine has not ended.
     pub(crate) quarantined: Vec<Text>,
-    /// Whether more nodes are due than one pass handles.
+    /// Whether the quarantine of more nodes has ended than one pass handles.
     pub(crate) is_partial: bool,
-    /// Number of Pods that have ended.
+    /// Number of all ended Pods in the cache.
     pub(crate) ended_count: usize,
-    /// Threshold and periods from flags and tunes.
     pub(crate) limits: Limits,
 }
 
 impl Plan {
-    /// Pause before the next pass.
+    /// Returns the pause before the next pass: 1 ms if nodes are left to the next pass, otherwise the usual period.
     pub(crate) fn pause(&self) -> Duration {
         if self.is_partial { AT_ONCE } else { self.limits.period }
     }

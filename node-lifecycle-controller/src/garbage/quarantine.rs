@@ -1,4 +1,4 @@
-//! The time at which each missing node was first missed.
+//! Records how long each missing node has been missing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 
 use common::{clock::Instant, intern::Text};
 
-/// The missing nodes to which Pods are assigned, each with the time of the pass that first missed it.
+/// The missing nodes to which Pods are assigned, each with the time of the pass that first found it missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quarantine(BTreeMap<Text, Instant>);
 
@@ -23,8 +23,8 @@ impl Quarantine {
         missing.iter().filter(move |node| self.0.get(*node).is_some_and(is_over))
     }
 
-    /// Returns the quarantine after a pass that examined the nodes in `examined`. The time of examined nodes restarts, newly
-    /// missing nodes are added, and nodes that exist again are removed.
+    /// Returns the quarantine after a pass that examined the nodes in `examined`. The quarantine of examined nodes restarts,
+    /// newly missing nodes are added, and nodes that exist again are removed.
     pub(crate) fn next<'a>(
         &self,
         missing: &BTreeSet<Text>,

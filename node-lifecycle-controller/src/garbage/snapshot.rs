@@ -1,4 +1,4 @@
-//! The Pods that a pass may remove, and the missing nodes.
+//! The snapshot of a pass: the Pods that the pass may remove, and the missing nodes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,17 +11,18 @@ use common::{clock::Instant, intern::Text};
 use super::quarantine::Quarantine;
 use crate::objects::{CachedPod, Node};
 
-/// Maximum number of missing nodes whose Pods one pass removes. If more are due, the next pass follows at once.
+/// Maximum number of missing nodes whose Pods one pass removes. If there are more, the next pass follows at once.
 pub const NODES_PER_PASS: usize = 100;
-/// Number of ended Pods in a chunk. Limits the memory of a pass that removes many Pods, and the time of one read of the cache.
+/// Number of ended Pods that a pass reads and removes at a time. Limits the memory of a pass that removes many Pods, and the
+/// time of one read of the cache.
 pub(crate) const CHUNK: usize = 500;
 
-/// The part of the caches on which a pass can act.
+/// The part of the caches that concerns a pass, and the settings of the pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// The first chunk of ended Pods to remove, in the order of removal.
+    /// The first ended Pods to remove, at most [`CHUNK`], in the order of removal.
     pub(crate) ended: Vec<Arc<CachedPod>>,
-    /// Number of Pods that have ended.
+    /// Number of all ended Pods in the cache.
     pub(crate) ended_count: usize,
     /// Nodes that are out of service, each with its terminating Pods.
     pub(crate) terminating: Vec<(Arc<Node>, Vec<Arc<CachedPod>>)>,
@@ -31,11 +32,9 @@ pub(crate) struct Snapshot {
     pub(crate) missing: BTreeSet<Text>,
     /// Missing nodes whose quarantine has ended, at most [`NODES_PER_PASS`], each with its Pods.
     pub(crate) pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>>,
-    /// The quarantine after the last pass.
+    /// The missing nodes after the last pass, each with the start of its quarantine.
     pub(crate) quarantine: Quarantine,
-    /// Threshold and periods from flags and tunes.
     pub(crate) limits: Limits,
-    /// Time of the pass.
     pub(crate) now: Instant,
 }
 
@@ -46,6 +45,6 @@ pub(crate) struct Limits {
     pub(crate) threshold: i64,
     /// Pause between two passes.
     pub(crate) period: Duration,
-    /// How long a missing node stays in quarantine.
+    /// How long a node must be missing before its Pods are removed.
     pub(crate) quarantine_period: Duration,
 }

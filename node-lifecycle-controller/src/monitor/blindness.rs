@@ -1,7 +1,7 @@
-//! The time for which no node has been judged, because this process has no live view of nodes.
+//! Measures how long this process has judged no node because it may have missed heartbeats.
 //!
-//! This time is derived from passes, not from single events: while Leases cannot be watched, an event of a Node is evidence of a
-//! live view, but no pass judges a node.
+//! The time is measured by passes, not by single events: while Leases cannot be watched, events of Nodes may still arrive, but
+//! no pass judges a node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,22 +10,23 @@ use parking_lot::Mutex;
 
 use crate::fleet::Fleet;
 
-/// Whether passes judge nodes, and since when they do not.
+/// Whether this process is blind: it may have missed heartbeats, so its passes judge no node.
 pub(crate) struct Blindness {
     context: Context,
     fleet: Arc<Mutex<Fleet>>,
     started: Instant,
-    /// Start of the blindness that the last pass found; `None` if it was not blind. A process is blind until its first pass.
+    /// Time since when passes judge no node; `None` if the last pass judged nodes. Before the first pass, the start of this
+    /// process.
     since: Mutex<Option<Instant>>,
-    /// Whether the last pass judged no node because of blindness.
+    /// Whether the last pass judged no node; false before the first pass.
     is_noted: Mutex<bool>,
 }
 
-/// A change between two passes.
+/// A difference between two successive passes: only one of the two judged nodes.
 pub(super) enum Change {
-    /// The process became blind.
+    /// Passes no longer judge nodes.
     Began,
-    /// The process has a live view again.
+    /// Passes judge nodes again.
     Ended,
 }
 
@@ -35,8 +36,8 @@ impl Blindness {
         Self { context, fleet, started, since: Mutex::new(Some(started)), is_noted: Mutex::default() }
     }
 
-    /// Records whether a pass at `now` was blind, and returns the change. `unseen_for` is the age of the last evidence of a live
-    /// view, if it is too old.
+    /// Records whether a pass at `now` judged no node, and returns the change. `unseen_for` is the age of the last event or
+    /// answer from the server; `None` if it is recent.
     pub(super) fn note(&self, is_blind: bool, unseen_for: Option<Duration>, now: Instant) -> Option<Change> {
         let mut since = self.since.lock();
         *since = is_blind.then(|| since.unwrap_or_else(|| earlier(now, unseen_for.unwrap_or_default())));
@@ -47,8 +48,8 @@ impl Blindness {
         }
     }
 
-    /// How long this process has judged no node, or has had no live view; `None` if it is not blind. A standby judges no node and
-    /// is never blind.
+    /// Returns how long this process has judged no node, or has received neither events nor answers; the longer time counts.
+    /// `None` if it judges nodes, and on a standby, which never judges nodes.
     pub(crate) fn duration(&self) -> Option<Duration> {
         let from = if self.context.settings.shadow() { self.started } else { self.context.gate.open_since()? };
         let now = self.context.clock.instant();

@@ -1,4 +1,4 @@
-//! Changes of taints and labels of a node.
+//! Computes changes of the taints and labels of a node, and their patches.
 
 use common::intern::Text;
 use serde_json::{Map, Value, json};
@@ -23,7 +23,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Returns the edit that this state of the node requires.
+    /// Returns the taints and labels to change for this purpose in this state of the node.
     ///
     /// `is_due` is true if a `NoExecute` taint may be added now.
     pub(crate) fn edit(self, node: &Node, is_due: bool) -> Edit {

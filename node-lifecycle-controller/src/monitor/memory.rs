@@ -44,7 +44,7 @@ impl Monitor {
         vec![self.caches.nodes.informer(), self.heartbeats.leases.informer(), self.caches.pods.informer()]
     }
 
-    /// Returns why no node is judged; `None` if nodes are judged.
+    /// Returns the reason why no node is judged; `None` if nodes are judged.
     pub(super) fn troubles(&self) -> Option<String> {
         let blind = self
             .blindness
@@ -111,7 +111,7 @@ impl Monitor {
                 self.note_write(&name, "", None);
                 self.fleet.lock().release(&name);
             }
-            // The round itself records its duration.
+            // `Rounds` handles this note of a pass itself, and records the duration of the pass.
             Note::Passed => {}
         }
     }
@@ -126,7 +126,7 @@ impl Monitor {
         }
     }
 
-    /// Records that the condition `Ready` of a node is no longer `True`.
+    /// Records that the condition `Ready` of a node is no longer `True`, and creates an Event.
     fn not_ready(&self, name: &str, uid: Uid) {
         self.fleet.lock().was_lapsed(name);
         self.report(name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));

@@ -1,4 +1,4 @@
-//! Metrics of the node monitor.
+//! Registers and updates the metrics of the node monitor.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,8 @@ use crate::disruption::{Count, ZoneStanding};
 
 use super::blindness::Blindness;
 
-/// Maximum number of zones with a label value of their own. Nodes choose their zones, so there may be any number of them; further
-/// zones share one value. When all values are taken, a zone without nodes gives its value to a new zone.
+/// Maximum number of zones with their own value of the label `zone`. Nodes choose their zones, so the number of zones is
+/// unlimited; further zones share one value. When all values are taken, a zone without nodes gives its value to a new zone.
 const MAX_ZONES: usize = 256;
 const OTHER_ZONES: &str = "(other zones)";
 
@@ -35,22 +35,22 @@ pub(crate) struct MonitorMetrics {
     size: Gauges,
     unhealthy: Gauges,
     evictions: Counters,
-    /// Seconds for the examination of one node.
+    /// Seconds for the requests of a pass that change one node.
     pub(crate) node_duration: Histogram,
-    /// Seconds for one pass.
+    /// Seconds from the snapshot of a pass to its last request.
     pub(crate) pass_duration: Histogram,
-    /// Nodes that passes have examined.
+    /// Counts a node each time a pass examines it.
     pub(crate) examined: Counter,
-    /// Seconds for which no node has been judged.
+    /// Seconds for which no node has been judged; 0 if nodes are judged, and on a standby.
     pub(crate) blind: Gauge,
-    /// Number of times the process became blind.
+    /// Number of times that passes ceased to judge nodes, because heartbeats may have been missed.
     pub(crate) blind_times: Counter,
-    /// Share of nodes that have a `NoExecute` taint or wait for one.
+    /// Share of nodes, between 0 and 1, that have a `NoExecute` taint or wait for one that their zone allows.
     pub(crate) tainted_share: Gauge,
     /// Value of the flag `--node-taint-alarm-share`.
     pub(crate) alarm_share: Gauge,
     writes_failed: Counters,
-    /// Nodes that are not tainted because of the limit.
+    /// Number of nodes that are not tainted because of the flag `--node-taint-max-share`.
     pub(crate) held: Gauge,
     known: Mutex<BTreeMap<Text, Presence>>,
 }
@@ -120,7 +120,7 @@ impl MonitorMetrics {
         }
     }
 
-    /// Updates the gauge of blindness before every scrape.
+    /// Makes every scrape of the metrics update the gauge of blindness first.
     pub(crate) fn show_blindness(&self, context: &Context, blindness: &Arc<Blindness>) {
         let blind = self.blind.clone();
         let blindness = Arc::downgrade(blindness);
@@ -130,7 +130,7 @@ impl MonitorMetrics {
         });
     }
 
-    /// Returns the label value of a zone that has nodes.
+    /// Returns the label value of a zone that has nodes; `OTHER_ZONES` if all values are taken.
     fn label<'a>(&self, zone: &'a Text) -> &'a str {
         let mut known = self.known.lock();
         if let Some(presence) = known.get_mut(zone) {
@@ -148,7 +148,7 @@ impl MonitorMetrics {
         zone
     }
 
-    /// Removes all metrics of a zone.
+    /// Removes the label value of a zone from all metrics.
     fn remove(&self, zone: &str) {
         for gauges in [&self.health, &self.size, &self.unhealthy] {
             gauges.remove(&[zone]);
@@ -156,17 +156,17 @@ impl MonitorMetrics {
         self.evictions.remove(&[zone]);
     }
 
-    /// Counts a waiting node of a zone that was tainted.
+    /// Counts a node of this zone that got its `NoExecute` taint.
     pub(crate) fn evicted(&self, zone: &Text) {
         self.evictions.with(&[self.label(zone)]).inc();
     }
 
-    /// Counts a failed change of a node.
+    /// Counts a failed change of a node by the class of its error.
     pub(crate) fn write_failed(&self, error: &api::Error) {
         self.writes_failed.with(&[error.label()]).inc();
     }
 
-    /// Updates the metrics of all zones, and of zones that have lost their last node.
+    /// Updates the metrics of zones with nodes, and shows 0 nodes for zones that have lost their last node.
     pub(crate) fn zones(&self, zones: &BTreeMap<Text, ZoneStanding>, vanished: &BTreeSet<Text>) {
         for zone in vanished {
             if let Some(presence) = self.known.lock().get_mut(zone) {
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(lines(&registry, "node_collector_zone_size{").len(), MAX_ZONES);
         metrics.evicted(&Text::new("z256"));
         assert!(lines(&registry, "node_collector_evictions").iter().any(|line| line.contains(OTHER_ZONES)));
-        // One zone vanishes, and another one gets its label value.
+        // Zone 7 loses its nodes, and zone 256 gets its label value.
         let vanished = zones([7]).into_keys().collect();
         metrics.zones(&zones((0..=MAX_ZONES).filter(|n| *n != 7)), &vanished);
         let sizes = lines(&registry, "node_collector_zone_size{").join(" ");

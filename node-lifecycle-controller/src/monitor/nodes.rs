@@ -1,5 +1,5 @@
-//! Requests about one node: changes of taints and labels, decided on the live node and written with its version as precondition,
-//! and the read of its Lease.
+//! Requests about one node: changes of its taints and labels, and the read of its Lease. Each change follows from the state of
+//! the node on the server, and its precondition is the version of that state.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -18,14 +18,14 @@ use super::{
 };
 use crate::objects::{LEASE_NAMESPACE, LEASES, Lease, NODES, Node};
 
-/// Number of nodes that are processed concurrently.
+/// Number of nodes whose requests one loop of the node monitor sends concurrently.
 pub(super) const NODE_WORKERS: usize = 8;
-/// Maximum number of attempts in one sync when the node changes meanwhile. Upstream: `UpdateTaintBackoff`.
+/// Maximum number of attempts of one sync to change a node whose version keeps changing. Upstream: `UpdateTaintBackoff`.
 const ATTEMPTS: usize = 5;
-/// Pause after a conflict; jitter lengthens it by up to 100 %.
+/// Pause before the next attempt after a conflict; jitter lengthens the pause by up to 100 %.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The live state of a node, with its taints as raw JSON.
+/// State of a node on the server. The taints are kept as JSON, so that a write preserves fields unknown to this program.
 pub(super) struct LiveNode {
     pub(super) node: Arc<Node>,
     pub(super) taints: Vec<Value>,
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for LiveNode {
     }
 }
 
-/// Reads a node from the server, and records its state.
+/// Reads a node from the server and records its state. Returns `None` in a forecast, which sends nothing.
 pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) -> Result<Option<LiveNode>, api::Error> {
     let live = io.send_and_read::<LiveNode>(Request::get(NODES, &"".into(), name).because(why)).await;
     let live = live.map_err(|refusal| refusal.error)?;
@@ -61,7 +61,7 @@ pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) ->
     Ok(live)
 }
 
-/// Makes the change that the live node requires. Returns whether the node was changed.
+/// Reads a node from the server, and makes the change that its state requires. Returns whether the node was changed.
 pub(super) async fn change_node(
     known: &Arc<Node>,
     change: Change,
@@ -79,10 +79,10 @@ pub(super) async fn change_node(
             io.deviate("another Node has its name");
             return Ok(false);
         }
-        // During the requests, a heartbeat may have arrived, the live view may have been lost, or other nodes may have failed.
+        // While the node was read, a heartbeat may have arrived, the live view may be lost, or other nodes may have failed.
         let may_be_tainted = || io.observe_again(Question::MayBeTainted(Arc::clone(&known.metadata.name)));
         let is_due = change != Change::Taint || may_be_tainted().unwrap_or(true);
-        // A forecast expects the node to equal the cached one.
+        // In a forecast, nothing was read, so the cached state of the node is used.
         let (node, taints) = live.as_ref().map_or((known, &[][..]), |live| (&live.node, &*live.taints));
         let edit = change.edit(node, is_due);
         if edit.is_empty() {
@@ -107,7 +107,7 @@ pub(super) async fn change_node(
     }
 }
 
-/// Returns whether the server has a renewal of the node's Lease that this process has not seen.
+/// Reads the Lease of a node, and returns whether the server has a renewal that this process has not seen.
 pub(super) async fn has_renewed(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
     let name = &node.metadata.name;
     let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), name);

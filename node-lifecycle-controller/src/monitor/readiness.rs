@@ -1,4 +1,4 @@
-//! Marks the Pods of nodes that are not ready as not ready.
+//! Sets the condition `Ready` of Pods to `False` when their node is not ready.
 
 mod act;
 mod decide;
@@ -26,7 +26,7 @@ use super::{
 use plan::Plan;
 use snapshot::Snapshot;
 
-/// The loop over Pods on nodes that are not ready.
+/// The loop that sets the condition `Ready` of Pods to `False` when their node is not ready.
 pub(crate) struct Readiness(pub(super) Arc<Monitor>);
 
 impl Controller for Readiness {

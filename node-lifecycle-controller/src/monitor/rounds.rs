@@ -29,12 +29,12 @@ use super::{
 use plan::{Plan, health, tainting};
 use snapshot::{BrakeLimits, HealthSnapshot, Share, Snapshot, TaintingSnapshot};
 
-/// The kinds of rounds, as keys of the queue.
+/// The kinds of rounds. Each kind is one key in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Round {
-    /// A pass over nodes.
+    /// A pass over the nodes that changed or are due.
     Health,
-    /// The tainting of waiting nodes.
+    /// The tainting of nodes that wait for a `NoExecute` taint.
     Tainting,
 }
 
@@ -65,12 +65,12 @@ impl QueueKey for Round {
     }
 }
 
-/// The loop of passes and tainting.
+/// The loop that runs passes over nodes and taints waiting nodes.
 pub(crate) struct Rounds {
     pub(super) monitor: Arc<Monitor>,
     pub(super) queue: Queue<Round>,
     pub(super) brake: BrakeLimits,
-    /// Whether the alarm about tainted nodes was raised and has not ended.
+    /// True from the alarm about tainted nodes until their share no longer exceeds the flag `--node-taint-alarm-share`.
     pub(super) is_alarmed: Mutex<bool>,
 }
 
@@ -146,7 +146,7 @@ impl Rounds {
         self.note_blindness(plan.blind.as_deref(), unseen_for, snapshot.now);
     }
 
-    /// Counts and logs that the process became blind, or has a live view again.
+    /// Counts and logs the loss of this process's live view of nodes, and logs its return.
     fn note_blindness(&self, blind: Option<&str>, unseen_for: Option<Duration>, now: Instant) {
         match self.monitor.blindness.note(blind.is_some(), unseen_for, now) {
             Some(Change::Began) => {

@@ -1,4 +1,4 @@
-//! The three loops of the node monitor, shown to the process as one.
+//! Combines the three loops of the node monitor, so that the process treats them as one loop.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -11,10 +11,10 @@ use super::{
     upkeep::Upkeep,
 };
 
-/// Maximum number of failed nodes in `/debug/explain`.
+/// Maximum number of nodes with a failed change that `/debug/explain` lists.
 const LISTED: usize = 100;
 
-/// The three running loops.
+/// The running loops of the node monitor: rounds, upkeep of nodes, and readiness of Pods.
 pub(super) struct Trio {
     pub(super) rounds: Arc<Loop<Rounds>>,
     pub(super) nodes: Arc<Loop<Upkeep>>,

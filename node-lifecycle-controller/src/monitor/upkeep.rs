@@ -26,7 +26,7 @@ use crate::objects::NODES;
 use plan::Plan;
 use snapshot::Snapshot;
 
-/// The loop over nodes whose taints or labels need a change.
+/// The loop that updates the `NoSchedule` taints and the copied labels of nodes; its key is a node.
 pub(crate) struct Upkeep(pub(super) Arc<Monitor>);
 
 impl Controller for Upkeep {

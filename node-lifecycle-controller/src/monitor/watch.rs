@@ -1,4 +1,4 @@
-//! Handlers that fill the queues of the node monitor.
+//! Handlers of the caches of Nodes and Pods that fill the queues of the node monitor.
 
 use std::sync::{Arc, Weak};
 
@@ -19,8 +19,8 @@ use crate::{
     objects::{CachedPod, Name, Node, NodeReady, ReadyCondition},
 };
 
-/// Enqueues nodes and Pods. References the caches weakly, because the caches own the handlers. The records of nodes already
-/// contain an event when it arrives here.
+/// Enqueues the nodes and Pods that an event concerns. The reference to the caches is weak, because the caches own the
+/// handlers. `fleet` already contains the new state of a node when the event of the node arrives.
 pub(super) struct Watch {
     pub(super) fleet: Arc<Mutex<Fleet>>,
     pub(super) caches: Weak<Caches>,
@@ -29,7 +29,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Registers the handlers of both caches.
+    /// Adds the handlers to the caches of Nodes and Pods.
     pub(super) fn register(self, caches: &Caches) {
         let watch = Arc::new(self);
         caches.nodes.add_handler(handler(&watch, Self::on_node));
@@ -47,8 +47,8 @@ impl Watch {
         if newest.is_some_and(|node| is_needed(&node)) {
             self.nodes.add(Key::new("", name), priority(origin));
         }
-        // No kubelet marks the Pods of a silent node. A node that is already `Unknown` when it is added may have become silent
-        // while no process watched.
+        // The kubelet of a silent node cannot mark Pods as not ready, so this program does. A node that is `Unknown` when it is
+        // added may have become silent while no process was watching.
         if was_ready && node.ready() == NodeReady::Unknown {
             self.mark_pods(name, origin);
         }
@@ -64,7 +64,7 @@ impl Watch {
     }
 
     /// Enqueues a Pod that was assigned to a node that is not ready. A Pod that existed before this process started is enqueued
-    /// only if its node is silent; otherwise the kubelet keeps the condition of the Pod right.
+    /// only if its node is `Unknown`; on other nodes, the kubelet keeps the condition of the Pod up to date.
     fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         let pod = match event {
             Event::Added(pod) => pod,

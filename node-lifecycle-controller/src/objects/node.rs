@@ -1,4 +1,4 @@
-//! Projections of Nodes and their Leases.
+//! The fields of Nodes and of their Leases that this program reads.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -13,24 +13,24 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-/// Group, version and plural of Nodes in the API.
+/// The API resource of Nodes, which have no namespace.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
-/// Group, version and plural of Leases in the API.
+/// The API resource of Leases; a node renews one of them as its heartbeat.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
 
 /// Namespace of the Leases that nodes renew.
 pub const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// Type of the condition that shows whether Pods can run on a node.
+/// Type of the condition that shows whether a node can run Pods, and whether a Pod can serve requests.
 pub const READY: &str = "Ready";
 
-/// Taint by which an operator declares that nothing runs on a node any more.
+/// Key of the taint by which an operator declares that a node is shut down and runs no Pods.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// Label that excludes a node from the state of its zone; its value does not matter.
+/// Label that excludes a node from the counts that decide the state of its zone; the value of the label is ignored.
 const EXCLUDE_DISRUPTION: &str = "node.kubernetes.io/exclude-disruption";
-/// Labels with the region of a node; the first one that exists counts, even if it is empty.
+/// Labels with the region of a node; the first label that exists counts, even if its value is empty.
 const REGION: [&str; 2] = ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
-/// Labels with the zone of a node; the first one that exists counts, even if it is empty.
+/// Labels with the zone of a node; the first label that exists counts, even if its value is empty.
 const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
 
 /// `metadata.name` of a node; clones share the text.
@@ -44,18 +44,18 @@ pub type Renewal = Option<Timestamp>;
 pub enum NodeReady {
     /// The condition is missing.
     Absent,
-    /// The status `True`.
+    /// The node can run Pods and needs no `NoExecute` taint.
     True,
-    /// The status `False`.
+    /// The kubelet reports that the node cannot run Pods; the node gets the taint `not-ready`.
     False,
-    /// The status `Unknown`.
+    /// Usually written for a silent node; the node gets the taint `unreachable`.
     Unknown,
     /// A status that no kubelet writes. The node counts as not ready, but gets no taint.
     Other,
 }
 
 impl NodeReady {
-    /// The status as text; `none` if the condition is missing.
+    /// Returns the status for explanations; `none` if the condition is missing.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Absent => "none",
@@ -70,7 +70,7 @@ impl NodeReady {
 /// The fields of a Node that this program reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
-    /// Metadata without annotations and finalizers.
+    /// Metadata of the node; `trim` removes the annotations and finalizers.
     pub metadata: Meta,
     #[serde(default)]
     spec: Option<Spec>,
@@ -91,12 +91,12 @@ struct Status {
 }
 
 impl Node {
-    /// `spec.taints`, in their order.
+    /// Returns `spec.taints`; empty if the field is missing.
     pub fn taints(&self) -> &[Taint] {
         self.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
     }
 
-    /// Returns the `NoExecute` taints.
+    /// Returns the taints with the effect `NoExecute`, which evict Pods without a matching toleration.
     pub fn evicting(&self) -> impl Iterator<Item = &Taint> {
         self.taints().iter().filter(|taint| taint.effect == NO_EXECUTE)
     }
@@ -106,12 +106,12 @@ impl Node {
         !self.is_ready() && self.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE)
     }
 
-    /// `spec.unschedulable`.
+    /// Whether the node is cordoned: `spec.unschedulable` is true.
     pub fn is_unschedulable(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.unschedulable)
     }
 
-    /// `status.conditions`, in their order.
+    /// Returns `status.conditions`; empty if the field is missing.
     pub fn conditions(&self) -> &[Condition] {
         self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
     }
@@ -121,7 +121,7 @@ impl Node {
         conditions::is_true(self.conditions(), READY)
     }
 
-    /// Status of the condition `Ready`.
+    /// Returns the status of the condition `Ready`.
     pub fn ready(&self) -> NodeReady {
         match conditions::get(self.conditions(), READY).map(|ready| ready.status.as_str()) {
             None => NodeReady::Absent,
@@ -132,12 +132,12 @@ impl Node {
         }
     }
 
-    /// `lastHeartbeatTime` of the condition `Ready`, as text. The text is only compared for equality.
+    /// Returns `lastHeartbeatTime` of the condition `Ready`, as text that is only compared for equality.
     pub fn reported(&self) -> Option<&str> {
         conditions::get(self.conditions(), READY)?.extra.get("lastHeartbeatTime")?.as_str()
     }
 
-    /// Key of the node's zone; empty if the node has neither a region nor a zone.
+    /// Returns the key of the node's zone; empty if the node has neither a region nor a zone.
     pub fn zone(&self) -> Text {
         let label = |keys: [&str; 2]| keys.iter().find_map(|key| self.metadata.labels.get(key)).unwrap_or_default();
         let (region, zone) = (label(REGION), label(ZONE));
@@ -147,7 +147,7 @@ impl Node {
         Text::new(&format!("{region}:\0:{zone}"))
     }
 
-    /// Whether the node is excluded from the state of its zone.
+    /// Whether a label excludes the node from the counts that decide the state of its zone.
     pub fn is_excluded(&self) -> bool {
         self.metadata.labels.get(EXCLUDE_DISRUPTION).is_some()
     }
@@ -171,7 +171,7 @@ impl Object for Node {
 /// The fields of a node's Lease that this program reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Lease {
-    /// Metadata without labels, annotations, owners and finalizers.
+    /// Metadata of the Lease; `trim` removes the labels, annotations, owners and finalizers.
     pub metadata: Meta,
     #[serde(default)]
     spec: Option<LeaseSpec>,
@@ -184,13 +184,13 @@ struct LeaseSpec {
     renew_time: Option<Timestamp>,
 }
 
-/// Reads a time; text that is not a time is read as `None`.
+/// Decodes a time; text that is not a time becomes `None`.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(Option::<Cow<'de, str>>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
 }
 
 impl Lease {
-    /// `spec.renewTime`; `None` if it is missing or unreadable.
+    /// Returns `spec.renewTime`; `None` if it is missing or unreadable.
     pub fn renewed(&self) -> Renewal {
         self.spec.as_ref()?.renew_time
     }

@@ -1,4 +1,4 @@
-//! Projection of Pods.
+//! The fields of Pods that this program reads and caches.
 
 use common::{
     conditions::{FALSE, TRUE, seconds},
@@ -14,7 +14,7 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-/// Type of the condition that shows that a Pod is deleted because of a disruption.
+/// Type of the condition that marks a Pod as the target of a disruption, for example of an eviction because of a taint.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Status of the condition `Ready` of a Pod.
@@ -23,19 +23,19 @@ pub enum ReadyCondition {
     /// The condition is missing.
     #[default]
     Absent,
-    /// The status `False`.
+    /// The Pod is already marked as not ready.
     False,
-    /// Any other status.
+    /// Any status except `False`: the Pod is marked as not ready if its node is not ready.
     Other,
 }
 
-/// A time in whole seconds between 1970 and 2106, the precision of the API, or none. Takes 4 bytes; an `Option<Timestamp>` takes
-/// 24.
+/// Time of the condition `DisruptionTarget`, or none. It is stored in whole seconds (the precision of the API) between 1970 and
+/// 2106, in 4 bytes; an `Option<Timestamp>` takes 24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisruptedSince(u32);
 
 impl DisruptedSince {
-    /// The value for no time.
+    /// No time: the Pod does not have the condition.
     pub const NEVER: Self = Self(u32::MAX);
 
     /// Converts a time; times outside the range are clamped.
@@ -67,13 +67,13 @@ pub struct CachedPod {
     pub meta: Meta,
     /// `spec.nodeName`; empty if the Pod is not assigned to a node.
     pub node: Text,
-    /// `spec.tolerations`.
+    /// `spec.tolerations`, including those that admission added.
     pub tolerations: Tolerations,
-    /// `status.phase`.
+    /// `status.phase`; a missing and an unknown phase are not distinguished.
     pub phase: Phase,
     /// Whether `status.reason` is `Evicted`: the kubelet evicted the Pod because of a lack of resources.
     pub evicted: bool,
-    /// Status of the condition `Ready`.
+    /// Status of the first condition `Ready`.
     pub ready: ReadyCondition,
     /// Last transition of the condition `DisruptionTarget` if its status is `True`.
     pub disrupted: DisruptedSince,
@@ -97,13 +97,13 @@ impl Object for CachedPod {
 }
 
 impl CachedPod {
-    /// Whether the phase is none of `Pending`, `Running` and `Unknown`. An empty phase counts as ended, as in upstream.
+    /// True for every phase except `Pending`, `Running` and `Unknown`. As in upstream, an empty phase counts as ended.
     pub fn has_ended(&self) -> bool {
         !matches!(self.phase, Phase::Pending | Phase::Running | Phase::Unknown)
     }
 }
 
-/// Index of the assigned Pods by the name of their node.
+/// Index of the Pods that are assigned to a node, by the name of the node.
 #[derive(Clone, Copy, Debug)]
 pub struct ByNode;
 
@@ -113,7 +113,7 @@ impl Index<CachedPod> for ByNode {
     }
 }
 
-/// Index of the terminating Pods by the name of their node, which may be empty.
+/// Index of the terminating Pods by the name of their node; the name is empty for a Pod that has no node.
 #[derive(Clone, Copy, Debug)]
 pub struct TerminatingByNode;
 

@@ -1,4 +1,4 @@
-//! A process that had no live view of nodes judges no node before it has had one for a whole grace period.
+//! A process without a live view of nodes judges no node. When the view returns, each node gets a whole grace period.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ async fn slow_answers_for_minutes_change_no_condition_of_a_healthy_node() {
     let cluster = Cluster::new(6).await;
     cluster.wait(20).await;
     let since = cluster.clock.now();
-    // The latency affects nodes and controllers.
+    // The latency affects the requests of nodes and of controllers.
     cluster.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_secs(45))));
     cluster.wait(600).await;
     cluster.sandbox.faults().clear();
@@ -167,7 +167,7 @@ async fn jumps_of_the_clock_change_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_node_that_renews_its_lease_gets_no_no_execute_taint() {
     let cluster = Cluster::new(6).await;
-    // Another controller has left the node in this state.
+    // Another controller has set the condition `Ready` of the node to `Unknown`.
     let unknown =
         json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}});
     cluster.sandbox.merge("nodes", None, "node-1", Some("status"), unknown).await.unwrap();
@@ -195,14 +195,14 @@ async fn no_node_lapses_after_the_server_rejected_all_writes() {
     }
 }
 
-/// Metric with the time for which the process has been blind.
+/// Gauge of the seconds for which the process has judged no node, because it has no live view of nodes.
 const BLIND: &str = "nonet_node_monitor_blind_seconds";
 
 fn seconds(cluster: &Cluster) -> f64 {
     cluster.metric(BLIND).parse().unwrap()
 }
 
-/// Changes a node every five seconds, so that events of Nodes continue.
+/// Changes a label of `node-0` every five seconds, so that the watch of Nodes delivers events.
 async fn relabel_for(cluster: &Cluster, seconds: u64) {
     for tick in 0..seconds / 5 {
         cluster.label("node-0", json!({"tick": tick.to_string()})).await;
@@ -275,8 +275,8 @@ async fn is_going(cluster: &Cluster, pod: &str) -> bool {
     cluster.get_pod(pod).await.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
 }
 
-/// During an outage no heartbeat arrives. Tolerations that ended meanwhile are checked after nodes had time to report that they
-/// are healthy.
+/// No heartbeat arrives during an outage. A Pod whose toleration ended in that time is deleted only after its node had time to
+/// report that it is healthy.
 /// NODE-60.
 #[tokio::test(start_paused = true)]
 async fn tolerations_that_ended_during_an_outage_are_checked_against_a_new_live_view() {
@@ -294,7 +294,7 @@ async fn tolerations_that_ended_during_an_outage_are_checked_against_a_new_live_
         for node in ["node-1", "node-2"] {
             cluster.until(node, 90, |node| !taints(node, "NoExecute").is_empty()).await;
         }
-        // The tolerations of five minutes end shortly before the server is back.
+        // The tolerations of five minutes end shortly before the API server returns.
         cluster.wait(200).await;
         cluster.sandbox.faults().go_down_for(Duration::from_secs(103));
         for node in ["node-1", "node-2"] {

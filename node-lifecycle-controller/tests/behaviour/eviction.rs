@@ -1,4 +1,4 @@
-//! Which Pods leave a node, and when.
+//! Taint eviction: the Pods that are deleted because of the taints of their node, and the times of the deletions.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn a_pod_without_tolerations_is_deleted_at_once_with_the_reason_in_its_con
     assert_eq!(target["observedGeneration"], 1);
     assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/p")]);
     assert_eq!((world.asked("patch", "pods/status"), world.asked("delete", "pods")), (1, 1));
-    // Another taint: the Pod is already terminating and has the condition.
+    // A second taint changes nothing: the Pod is already terminating and has the condition `DisruptionTarget`.
     world.taint("n", json!([leave("k"), leave("j")])).await;
     world.wait(5).await;
     assert_eq!(world.asked("delete", "pods"), 1);
@@ -89,7 +89,7 @@ async fn pods_on_a_recovered_node_stay_until_its_taint_is_removed() {
     assert!(!world.is_going("back").await && !world.is_going("odd").await);
     assert!(world.explain("shop/back").contains("its node may be healthy"), "{}", world.explain("shop/back"));
     world.taint("back", json!([])).await;
-    // The node is ready again shortly before the Pod must leave.
+    // The node `lost` becomes ready shortly before the toleration of its Pod ends.
     world.wait(16).await;
     world.report("lost", "True").await;
     world.wait(5).await;
@@ -113,7 +113,7 @@ async fn the_removal_of_a_taint_in_time_cancels_the_deletion() {
     world.wait(600).await;
     assert!(!world.is_going("p").await);
     assert_eq!(world.notes().await, [format!("Cancelling deletion of Pod {NS}/p")]);
-    // The next timer starts from the beginning.
+    // After the next taint, the Pod may stay for its whole five minutes.
     world.taint("n", json!([leave(UNREACHABLE)])).await;
     world.wait(200).await;
     assert!(!world.is_going("p").await);
@@ -233,7 +233,7 @@ async fn a_node_that_is_recreated_without_taints_cancels_the_deletion() {
     world.wait(6).await;
     assert_eq!(world.notes().await, [format!("Cancelling deletion of Pod {NS}/p")]);
     world.taint("n", json!([leave("k")])).await;
-    // The first timer would have been due at 30 seconds; the second one is due at 48.
+    // The cancelled timer was due at 30 seconds; the new timer is due at 48 seconds.
     world.wait(25).await;
     assert!(!world.is_going("p").await);
     world.wait(7).await;
@@ -374,7 +374,7 @@ async fn a_toleration_of_zero_or_negative_seconds_does_not_count() {
     assert_eq!(world.notes().await, [marked("negative"), marked("none")], "there was no timer to cancel");
 }
 
-/// Pods of a node that must leave at the same time share one read of the node.
+/// Pods that must leave a node at the same time share one read of the node.
 /// NODE-58.
 #[tokio::test(start_paused = true)]
 async fn a_node_is_read_once_for_all_pods_that_leave_it() {
@@ -403,7 +403,7 @@ async fn a_node_is_read_once_for_all_pods_that_leave_it() {
     }
 }
 
-/// No Pod is deleted on a state of its node that is older than a second, however slow the deletions are.
+/// A Pod is deleted only if the state of its node was read within the last second, even if deletions are slow.
 /// NODE-56, NODE-58.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_is_removed_while_pods_leave_keeps_the_others() {
@@ -424,12 +424,12 @@ async fn a_taint_that_is_removed_while_pods_leave_keeps_the_others() {
     for number in 0..30 {
         terminating += usize::from(world.is_going(&format!("p{number:02}")).await);
     }
-    // Eight Pods at a time, each with two slow requests.
+    // Eight Pods are processed at a time, each with two slow requests.
     assert!((8..=16).contains(&terminating), "{terminating}");
     assert!(world.asked("get", "nodes") >= 2);
 }
 
-/// The taint eviction alone, where another program judges the nodes: it watches Leases itself.
+/// If another program judges the nodes, the taint eviction runs alone and watches Leases itself.
 /// NODE-59, NODE-87.
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them() {
@@ -448,7 +448,7 @@ async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keep
         renew().await;
         world.wait(10).await;
     }
-    // The condition that the other program writes for a silent node.
+    // The node monitor of the other program writes this condition for a silent node.
     let unknown = json!({"status": {"conditions": [
         {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}});
     for node in ["silent", "renewing"] {

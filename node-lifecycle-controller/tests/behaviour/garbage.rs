@@ -1,4 +1,4 @@
-//! Which Pods the Pod garbage collector removes.
+//! The Pods that the Pod garbage collector deletes, and the times of the deletions.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
     let mut world = World::with(few).await;
     world.crash();
     world.node("n", json!([])).await;
-    // Three chunks of ended Pods.
+    // A pass reads ended Pods from the cache in chunks of 500, so these Pods need three chunks.
     for number in 0..1205 {
         let name = format!("p{number:04}");
         world.pod(&name, "n", json!([])).await;
@@ -258,7 +258,7 @@ async fn slow_reads_of_missing_nodes_do_not_delay_pods_without_a_node_for_an_hou
     world.wait(15).await;
     let slow = Rule::new(Action::Latency(Duration::from_secs(45))).identity(ME).verb("get").resource("nodes");
     world.sandbox.faults().add(slow);
-    // The quarantine of the nodes ends, and the next pass reads them.
+    // Waits until the quarantine of the missing nodes has ended and a pass reads the nodes from the server.
     while world.asked("get", "nodes") == 0 {
         world.wait(1).await;
     }

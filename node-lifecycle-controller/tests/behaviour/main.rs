@@ -1,4 +1,4 @@
-//! Behaviour of all loops against the sandbox, in virtual time.
+//! Tests of all loops against the sandbox (an API server in memory), in virtual time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

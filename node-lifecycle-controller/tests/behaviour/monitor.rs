@@ -1,4 +1,4 @@
-//! Single nodes that become silent, report that they are not ready, recover or are replaced.
+//! Tests with single nodes that become silent, report that they are not ready, recover or are replaced.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Cluster, ME, NOT_READY, NS, UNREACHABLE, condition, status, taints};
 
-/// Resource of Leases in the sandbox's request counters.
+/// Name of the Leases in the sandbox's request counters.
 const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Seconds from the silencing of a node to the pass that writes its conditions: the grace period minus the age of the last
@@ -71,8 +71,8 @@ async fn a_node_that_recovers_loses_its_taints_and_its_pods_stay() {
     assert!(cluster.events(NS).await.contains(&cancelled));
 }
 
-/// Pods stay while their node renews its Lease, and leave when it is silent. The Lease on the server decides, not the status of
-/// the node.
+/// Pods stay while their node renews its Lease, and leave when the node is silent. The Lease on the server decides, not the
+/// status of the node.
 /// NODE-59, NODE-87.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_cannot_be_removed_evicts_no_pod_of_a_healthy_node() {
@@ -115,7 +115,7 @@ async fn a_node_that_reports_not_ready_is_tainted_by_the_next_pass_and_its_pods_
     assert!(tainted <= 5, "{tainted}");
     assert_eq!(status(&cluster.get_pod("p").await.unwrap(), "Ready"), "True");
     assert!(!cluster.events("default").await.iter().any(|event| event.contains("NodeNotReady")));
-    // When the node becomes silent, too, one write replaces one taint by the other.
+    // When the node also becomes silent, one write replaces the taint `not-ready` by `unreachable`.
     cluster.nodes.silence("node-1").unwrap();
     let since = cluster.clock.now();
     cluster.until("node-1", 90, |node| taints(node, "NoExecute") == [UNREACHABLE]).await;
@@ -179,7 +179,7 @@ async fn copied_labels_and_the_taint_of_cordoned_nodes_are_kept_up_to_date() {
 async fn taints_that_others_write_at_the_same_time_stay() {
     let cluster = Cluster::new(6).await;
     cluster.nodes.silence("node-1").unwrap();
-    // Another client changes the node between the read and the write of every change.
+    // Because of the latency, another client can change the node between the read and the write of each change.
     let slow = Rule::new(Action::Latency(Duration::from_millis(300))).identity(ME).verb("patch").resource("nodes");
     cluster.sandbox.faults().add(slow);
     cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
@@ -270,8 +270,8 @@ async fn nodes_that_renew_their_leases_cost_no_request() {
     assert_eq!(cluster.unknown_count().await, 0);
 }
 
-/// A node that renews its Lease is alive, even while it does not report its status: the condition and the taint come from this
-/// program.
+/// A node that renews its Lease is alive even if it does not report its status. Its condition `Unknown` and its taint, which
+/// this program wrote, evict no Pod.
 /// NODE-11, NODE-59, NODE-87.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
@@ -281,7 +281,7 @@ async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
     cluster.until("node-1", 90, |node| !taints(node, "NoExecute").is_empty()).await;
     cluster.wait(200).await;
     cluster.nodes.renew_only("node-1").unwrap();
-    // The same holds for new Pods on the node.
+    // A new Pod on the node stays, too.
     cluster.wait(60).await;
     let untolerant = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new", "namespace": NS},
         "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "img:1"}], "tolerations": [
@@ -303,7 +303,7 @@ async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
     assert!(is_terminating("p").await && is_terminating("new").await);
 }
 
-/// The write takes effect and its answer is lost: the Event and the taint follow as usual.
+/// The write of the conditions takes effect but its answer is lost: the Event and the taint follow as usual.
 /// NODE-14.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_write_of_conditions_delays_neither_the_event_nor_the_taint() {
@@ -320,7 +320,7 @@ async fn an_unanswered_write_of_conditions_delays_neither_the_event_nor_the_tain
     assert_eq!(not_ready, ["Normal NodeNotReady Node node-1 status is now: NodeNotReady"]);
 }
 
-/// Upstream's queues whose metrics are not served here are named in the documentation of the crate.
+/// The documentation of the crate names each queue of upstream whose metrics are not served.
 /// NODE-75.
 #[tokio::test(start_paused = true)]
 async fn upstreams_queues_are_served_or_documented() {

@@ -7,7 +7,7 @@ use crate::world::{Cluster, ME, status, taints};
 
 const FAILED: &str = "nonet_node_writes_failed_total{error=\"invalid\"}";
 
-/// Makes the server refuse the loops' patches of this resource.
+/// Makes the server reject, as invalid, each patch of this resource by the loops.
 fn refuse(cluster: &Cluster, resource: &str) {
     cluster.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("patch").resource(resource));
 }
@@ -16,7 +16,7 @@ fn failed(cluster: &Cluster) -> u64 {
     cluster.metric(FAILED).parse().unwrap()
 }
 
-/// Returns the node monitor's explanation of a key, or of everything.
+/// Returns the node monitor's explanation of a key, or of the whole loop for `None`.
 fn explained(cluster: &Cluster, key: Option<&str>) -> Value {
     cluster.loops().explain(key)[0].take()
 }
@@ -92,7 +92,7 @@ async fn removals_of_taints_that_the_server_refuses_are_counted_and_explained() 
     );
 }
 
-/// The server denies one write because of its content, but accepts others and heartbeats: the grace period does not restart.
+/// The server denies one write because of its content, but accepts other writes and heartbeats, so the grace period continues.
 /// NODE-13.
 #[tokio::test(start_paused = true)]
 async fn a_denied_write_does_not_restart_the_grace_period() {

@@ -1,4 +1,4 @@
-//! Shadow mode: evictions and passes are decided when they are due, and nothing is written.
+//! Shadow mode, in which a process writes nothing: evictions and passes are still decided when they are due.
 
 use common::settings::Settings;
 use serde_json::json;

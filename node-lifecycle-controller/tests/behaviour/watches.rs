@@ -1,15 +1,15 @@
-//! The resources that a process watches, for each choice of loops.
+//! The resources that a process watches, for each combination of loops.
 
 use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
-/// Returns the resources that a loop reads.
+/// Returns the resources that the loop with this name reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
         "node-lifecycle-controller" => &["leases.coordination.k8s.io", "nodes", "pods"],
-        // A Pod is deleted for a taint of the node monitor only if its node sends no heartbeats, so this loop watches Leases: see
-        // `a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them`.
+        // This loop deletes a Pod because of a taint of the node monitor only if the node sends no heartbeats. The loop
+        // therefore watches Leases.
         "taint-eviction-controller" => &["leases.coordination.k8s.io", "nodes", "pods"],
         "pod-garbage-collector-controller" => &["nodes", "pods"],
         other => panic!("{other}: which resources does it read?"),

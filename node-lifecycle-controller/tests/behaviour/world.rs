@@ -1,4 +1,4 @@
-//! A sandbox and the loops under test: a [`World`] whose nodes are created by the test, and a [`Cluster`] whose nodes renew their
+//! The sandbox with the loops under test. In one fixture, the test creates the nodes; in the other fixture, nodes renew their
 //! Leases.
 
 use std::time::Duration;
@@ -13,9 +13,9 @@ use node_lifecycle_controller::{eviction, garbage};
 use sandbox::{Builder, Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
-/// Identity of the controllers in the sandbox.
+/// Identity under which the loops under test send requests to the sandbox.
 pub(crate) const ME: &str = "controllers";
-/// Namespace of the test objects.
+/// Namespace of the Pods in the tests.
 pub(crate) const NS: &str = "shop";
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -23,7 +23,7 @@ pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Namespace of the Leases of nodes.
 const LEASES: &str = "kube-node-lease";
 
-/// Renews the Lease of a node that the test does not use: the loops have evidence of a live view.
+/// Renews a Lease named `witness` every ten seconds, so that the loops have evidence of a live view of nodes.
 async fn witness(sandbox: Sandbox, clock: Clock) {
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "witness", "namespace": LEASES}});
@@ -46,12 +46,12 @@ pub(crate) struct World {
     loops: Option<Loops>,
 }
 
-/// Builds a taint that Pods must leave for.
+/// Builds a `NoExecute` taint with this key and without a value.
 pub(crate) fn leave(key: &str) -> Value {
     json!({"key": key, "effect": "NoExecute"})
 }
 
-/// Builds a toleration of every taint, for `seconds` or without a limit.
+/// Builds a toleration of every taint: for `seconds`, or without a limit for `None`.
 pub(crate) fn every(seconds: Option<i64>) -> Value {
     let mut toleration = json!({"operator": "Exists"});
     if let Some(seconds) = seconds {
@@ -70,12 +70,13 @@ impl World {
         Self::build(settings, Sandbox::builder(), LOOPS).await
     }
 
-    /// Creates a world with these loops only.
+    /// Creates a world that runs only these loops.
     pub(crate) async fn of(loops: &'static [LoopDefinition]) -> Self {
         Self::build(Settings::new(), Sandbox::builder(), loops).await
     }
 
-    /// Creates a server with the feature gate of tolerations that compare numbers, and loops with or without it.
+    /// Creates a server that accepts tolerations with the operators `Lt` and `Gt`, and loops whose feature gate for them is
+    /// `is_known`.
     pub(crate) async fn where_tolerations_compare(is_known: bool) -> Self {
         let gate = eviction::COMPARISON.name;
         Self::build(Settings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true), LOOPS).await
@@ -92,13 +93,13 @@ impl World {
         world
     }
 
-    /// Starts the loops as a new process.
+    /// Starts the loops with empty memory, like a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), self.definitions));
     }
 
-    /// Ends the loops like a crash.
+    /// Ends the loops without a shutdown, like a crash.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -126,7 +127,7 @@ impl World {
         self.sandbox.merge("nodes", None, node, None, json!({"spec": {"taints": taints}})).await.unwrap();
     }
 
-    /// Creates a Pod on a node with these tolerations only.
+    /// Creates a Pod on a node. Admission may add tolerations of five minutes for the taints of the node monitor.
     pub(crate) async fn pod(&self, name: &str, node: &str, tolerations: Value) -> Value {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS},
             "spec": {"nodeName": node, "tolerations": tolerations, "containers": [{"name": "c", "image": "img:1"}]}});
@@ -172,7 +173,7 @@ impl World {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Returns the messages of Events, sorted.
+    /// Returns the messages of the Events in the namespace `shop`, sorted.
     pub(crate) async fn notes(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let mut notes: Vec<String> = events.iter().map(|e| e["message"].as_str().unwrap().to_owned()).collect();
@@ -180,7 +181,7 @@ impl World {
         notes
     }
 
-    /// Returns the plans of the loops for a key that have actions, with their times.
+    /// Returns the plans of the loops for a key in their order: the time of the decision, and the actions.
     pub(crate) fn plans(&self, key: &str) -> Vec<(Timestamp, Vec<String>)> {
         self.loops.as_ref().unwrap().plans(key)
     }
@@ -190,7 +191,7 @@ impl World {
     }
 }
 
-/// Returns the condition of this type.
+/// Returns the condition of type `kind`; null if it is missing.
 pub(crate) fn condition(pod: &Value, kind: &str) -> Value {
     let list = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     list.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
@@ -211,7 +212,7 @@ impl Cluster {
         Self::with(count, Settings::new()).await
     }
 
-    /// Creates a cluster with all nodes in one zone.
+    /// Creates a cluster of `count` nodes in the zone `z`.
     pub(crate) async fn of_one_zone(count: u32, settings: Settings) -> Self {
         let mut cluster = Self::without_controllers(count, settings).await;
         for node in 0..count {
@@ -240,13 +241,13 @@ impl Cluster {
         this
     }
 
-    /// Starts the loops as a new process.
+    /// Starts the loops with empty memory, like a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), node_lifecycle_controller::LOOPS));
     }
 
-    /// Ends the loops like a crash.
+    /// Ends the loops without a shutdown, like a crash.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -259,7 +260,7 @@ impl Cluster {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Returns the seconds until the condition is true for a node; panics after `most` seconds.
+    /// Waits until `is_true` holds for a node, and returns the seconds until then; panics after `most` seconds.
     pub(crate) async fn until(&self, node: &str, most: u64, is_true: impl Fn(&Value) -> bool) -> u64 {
         let began = self.clock.now();
         loop {
@@ -280,7 +281,7 @@ impl Cluster {
         self.sandbox.get("nodes", None, node).await.unwrap()
     }
 
-    /// Creates a Pod on a node. Admission lets it tolerate both taints of the node monitor for five minutes.
+    /// Creates a Pod on a node. Admission adds tolerations of five minutes for the taints `not-ready` and `unreachable`.
     pub(crate) async fn pod(&self, name: &str, node: &str) {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS},
             "spec": {"nodeName": node, "containers": [{"name": "c", "image": "img:1"}]}});
@@ -296,12 +297,11 @@ impl Cluster {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
-    /// Returns the value of a metric without labels.
     pub(crate) fn metric(&self, name: &str) -> String {
         metric(self.loops(), name)
     }
 
-    /// Returns the writes of the loops to a node, as seconds since `since` and the state after the write.
+    /// Returns the writes of the loops to a node after `since`: the seconds since that time, and the state of the written node.
     pub(crate) fn node_writes(&self, node: &str, since: Timestamp) -> Vec<(i64, Value)> {
         let all = self.sandbox.writes().all();
         let is_of = |write: &&std::sync::Arc<sandbox::Write>| {
@@ -341,14 +341,14 @@ impl Cluster {
     }
 }
 
-/// Returns the value of a metric without labels.
+/// Returns the value of a metric as text. `name` contains the labels, if the metric has labels.
 pub(crate) fn metric(loops: &Loops, name: &str) -> String {
     let text = loops.metrics().prometheus();
     let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
     line.map_or_else(|| panic!("{name}: {text}"), |line| line[name.len() + 1..].to_owned())
 }
 
-/// Returns settings with these flags.
+/// Returns the default settings, changed by these flags.
 pub(crate) fn flags(flags: &[(&str, TuneValue)]) -> Settings {
     flags.iter().fold(Settings::new(), |settings, (name, value)| settings.with_tune(name, *value))
 }

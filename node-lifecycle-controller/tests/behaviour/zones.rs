@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Cluster, ME, flags, status, taints};
 
-/// Returns the seconds since `since` at which nodes got their `NoExecute` taint, sorted.
+/// Returns the seconds from `since` until each tainted node got its first `NoExecute` taint, sorted.
 fn taint_times(cluster: &Cluster, since: Timestamp) -> Vec<i64> {
     let first = |node: String| {
         let writes = cluster.node_writes(&node, since);
@@ -24,10 +24,10 @@ fn silence(cluster: &Cluster, nodes: std::ops::Range<u32>) {
     }
 }
 
-/// The Event about four of ten nodes.
+/// Type, reason and message of the Event that is recorded when four of ten nodes are tainted or wait for a taint.
 const ALARM: &str = "Warning ManyNodesTainted 4 of 10 nodes have a NoExecute taint or wait for it";
 
-/// Returns the Events about the share of tainted nodes.
+/// Returns the Events that were recorded because the share of tainted nodes is large.
 async fn alarms(cluster: &Cluster) -> Vec<String> {
     cluster.events("default").await.into_iter().filter(|event| event.contains("ManyNodesTainted")).collect()
 }
@@ -66,7 +66,7 @@ async fn a_small_zone_that_is_partially_disrupted_is_left_alone() {
     silence(&cluster, 0..6);
     cluster.wait(600).await;
     assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (6, 0));
-    // One node recovers: 5 of 10 are not ready, which is below the threshold.
+    // One node recovers: 5 of 10 nodes are not ready, which is below the threshold of 55 %.
     cluster.nodes.restore("node-0").unwrap();
     cluster.wait(120).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 5);
@@ -109,7 +109,7 @@ async fn when_every_node_is_silent_no_node_is_tainted_and_taints_are_removed() {
     assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (9, 0));
     cluster.wait(600).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 0, "no node is tainted during a total disruption");
-    // One node recovers: the others get a whole grace period before they are tainted, at the rate of their zone.
+    // One node recovers: all other nodes get a whole grace period before they are tainted, at the rate of their zone.
     let since = cluster.clock.now();
     cluster.nodes.restore("node-4").unwrap();
     cluster.wait(400).await;
@@ -142,7 +142,7 @@ async fn excluded_nodes_do_not_affect_the_state_of_their_zone() {
         cluster.label(&format!("node-{node}"), json!({"node.kubernetes.io/exclude-disruption": ""})).await;
     }
     cluster.wait(20).await;
-    // Two of the three counted nodes are ready; without the label, four of six would not be ready.
+    // Two of the three counted nodes stay ready. With the excluded nodes, four of six nodes are silent.
     silence(&cluster, 0..4);
     cluster.wait(200).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 4);
@@ -176,7 +176,7 @@ async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is
     assert!((announced - 0.3).abs() < f32::EPSILON, "{announced}");
     let gauges = || ["nonet_node_taints_held", "nonet_node_tainted_share"].map(|name| cluster.metric(name));
     assert_eq!(gauges(), ["2", "0.4"]);
-    // When all nodes have recovered, the alarm ends, and the next outage raises it again.
+    // When all nodes have recovered, the alarm ends, and the next outage raises a new alarm.
     for node in 0..4 {
         cluster.nodes.restore(&format!("node-{node}")).unwrap();
     }
@@ -216,7 +216,7 @@ async fn a_waiting_node_with_a_new_heartbeat_is_not_tainted() {
     let since = cluster.clock.now();
     silence(&cluster, 0..4);
     cluster.until("node-3", 90, |node| status(node, "Ready") == "Unknown").await;
-    // The Lease of the node is renewed, but its status is not reported.
+    // The Lease of `node-3` is renewed, but its status is not reported.
     for second in 0..12 {
         let lease = json!({"spec": {"renewTime": format!("2026-11-22T00:00:{second:02}.000000Z")}});
         cluster
@@ -253,7 +253,7 @@ async fn a_taint_is_not_written_if_its_zone_is_stopped_meanwhile() {
     }
 }
 
-/// The loop applies every flag of zones.
+/// The loop applies the flags that set the rates and thresholds of zones.
 /// NODE-32, NODE-33.
 #[tokio::test(start_paused = true)]
 async fn flags_set_the_rates_and_thresholds() {

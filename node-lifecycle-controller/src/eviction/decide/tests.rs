@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::world::{evicting, eviction as snapshot, timer as timer_of, tolerating as pod};
 
-/// The table of the specification: the stay of a Pod with these tolerations on a node with taints of these keys.
+/// The specification's table. Columns: tolerations of the Pod, keys of the taints of its node, and how long the Pod may stay.
 /// NODE-48, NODE-49.
 #[test]
 fn the_first_toleration_of_each_taint_counts_and_the_shortest_decides() {
@@ -34,7 +34,7 @@ fn the_first_toleration_of_each_taint_counts_and_the_shortest_decides() {
     }
 }
 
-/// Describes the plan in words.
+/// Decides, and formats the action: `nothing`, `wait 10` or `delete`, with the prefix `cancel, ` for a cancelled timer.
 fn does(snapshot: &Snapshot) -> String {
     let plan = decide(snapshot);
     let then = match plan.then {
@@ -63,10 +63,10 @@ fn timers_are_started_kept_cancelled_and_due() {
         (&for_300, None, Some(("u", 200)), "wait 200"),
         (&for_300, None, Some(("u", -1)), "delete"),
         (&for_300, None, None, "nothing"),
-        // The timer belongs to another Pod with the same name.
+        // The timer has the UID `v`, so it belongs to an earlier Pod with the same name.
         (&for_300, Some("k"), Some(("v", 5)), "cancel, wait 300"),
         (&always, Some("k"), Some(("v", 5)), "cancel, nothing"),
-        // The timer was due: its Pod was deleted, so nothing is cancelled.
+        // The timer of the earlier Pod was due: that Pod was deleted, so no timer is cancelled.
         (&always, Some("k"), Some(("v", -5)), "nothing"),
         (&none, Some("k"), Some(("v", -5)), "delete"),
         (&none, Some("k"), Some(("u", -5)), "delete"),
@@ -83,7 +83,7 @@ fn timers_are_started_kept_cancelled_and_due() {
     assert_eq!(does(&gone), "nothing", "its Pod was deleted");
 }
 
-/// Columns: tolerations, taints, timer, whether the timer was put off, seconds for which the node may be healthy.
+/// Columns: tolerations, taints, timer, whether it puts a deletion off, seconds until taints can be confirmed, expected action.
 /// NODE-59.
 #[test]
 fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
@@ -99,9 +99,9 @@ fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
         (&none, others, None, false, Some(3600), "delete"),
         (&none, &*mixed, None, false, Some(3600), "delete"),
         (&none, ours, Some(("u", 10)), true, Some(3600), "wait 10"),
-        // The node is not examined again before the timer is due.
+        // The taint is confirmed, but it is not checked again before the timer is due.
         (&none, ours, Some(("u", 10)), true, None, "wait 10"),
-        // A taint of another writer was added.
+        // Another writer has added a taint.
         (&none, &*mixed, Some(("u", 10)), true, Some(3600), "cancel, delete"),
         (&none, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
         (&none, ours, Some(("u", 0)), true, None, "delete"),

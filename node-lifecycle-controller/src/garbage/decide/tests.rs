@@ -36,7 +36,7 @@ fn ended() -> Vec<Arc<CachedPod>> {
     ]
 }
 
-/// Returns the snapshot of a pass over these ended Pods.
+/// Returns the snapshot of a pass with these ended Pods and this threshold, and without other work.
 fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
     let ended_count = pods.len();
     pods.sort_by(removal_order);
@@ -45,7 +45,7 @@ fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
     Snapshot { ended: pods, ended_count, limits, ..empty() }
 }
 
-/// Returns the actions in the explanation of a plan.
+/// Returns the lines with requests that `/debug/explain` shows for a plan.
 fn actions(plan: &Plan) -> Vec<String> {
     let forecast = common::io::forecast(Timestamp::UNIX_EPOCH, async |io| act(plan, io).await);
     forecast.account.map(|account| account.lines()).unwrap_or_default()

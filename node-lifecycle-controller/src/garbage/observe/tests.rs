@@ -16,7 +16,7 @@ fn pod(number: usize, node: &str, change: impl Fn(&mut Value)) -> CachedPod {
     serde_json::from_str(&pod.to_string()).unwrap()
 }
 
-/// 200 nodes with 100 Pods each; every tenth node does not exist.
+/// Caches in which 100 Pods are assigned to each of 200 nodes; every tenth node does not exist.
 struct Cluster {
     nodes: Store<Node>,
     pods: Store<CachedPod>,
@@ -48,13 +48,13 @@ impl Cluster {
         observe(view, &self.ended, quarantine.clone(), now, LIMITS)
     }
 
-    /// Number of cached Pods that are referenced from outside the cache.
+    /// Returns the number of cached Pods that a snapshot references.
     fn held(&self) -> usize {
         self.pods.all().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
     }
 }
 
-/// Number of references from the cache to a running Pod: the store itself and the index by node.
+/// Number of references from the cache to a running Pod: one of the store itself and one of the index by node.
 const CACHED: usize = 2;
 
 /// NODE-64.
@@ -77,7 +77,7 @@ fn a_pass_reads_only_pods_that_it_can_act_on() {
 fn terminating_and_ended_pods_are_read_if_they_can_be_removed() {
     let deleted = "2026-11-21T09:00:00Z";
     let change = |number: usize, pod: &mut Value| match number {
-        // Pods on node 1, which is out of service, and on node 2, which is not.
+        // Pods 1 and 201 are on node 1, which is out of service; Pod 2 is on node 2, which is in service.
         1 | 2 | 201 => pod["metadata"]["deletionTimestamp"] = json!(deleted),
         3 => {
             pod["metadata"]["deletionTimestamp"] = json!(deleted);

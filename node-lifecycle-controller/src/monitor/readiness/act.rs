@@ -1,4 +1,4 @@
-//! Marks a Pod as not ready.
+//! The request that sets the condition `Ready` of a Pod to `False`.
 
 use common::{
     api::Patch,
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::{monitor::notes::Io, objects::READY};
 
-/// Executes the plan for one Pod. The request names the judged version: a Pod that changed meanwhile is judged again.
+/// Sends the planned request for one Pod. Its precondition is the version in the snapshot, so a changed Pod is judged again.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if !plan.marks {
         return Ok(Requeue::AsPlanned);

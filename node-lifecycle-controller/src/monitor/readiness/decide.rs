@@ -3,7 +3,7 @@
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::objects::{NodeReady, ReadyCondition};
 
-/// Decides about one Pod. No Pod is marked as ready here: its kubelet does that.
+/// Decides whether a Pod is marked as not ready. A Pod is never marked as ready: its kubelet does that.
 ///
 /// Upstream: `pkg/controller/util/node`, `MarkPodsNotReady`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {

@@ -1,4 +1,4 @@
-//! From the name of a Pod to a snapshot.
+//! Builds the snapshot of one Pod from the cache of Pods and the records of nodes.
 
 use common::{controller::Observed, meta::Key};
 

@@ -2,10 +2,10 @@
 
 use common::controller::Explain;
 
-/// Action of one sync of a Pod.
+/// Decision of one sync of a Pod, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Whether the condition `Ready` of the Pod becomes `False`.
+    /// Whether the sync sets the condition `Ready` of the Pod to `False`.
     pub(crate) marks: bool,
     pub(crate) why: &'static str,
 }

@@ -1,4 +1,4 @@
-//! A Pod, and the readiness of its node.
+//! The snapshot of one Pod: the Pod, and the readiness of its node.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use crate::objects::{CachedPod, NodeReady};
 /// Everything that one sync of a Pod reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// The cached Pod.
     pub(crate) pod: Arc<CachedPod>,
     /// The condition `Ready` of the Pod's node; `None` if the node is unknown.
     pub(crate) node: Option<NodeReady>,

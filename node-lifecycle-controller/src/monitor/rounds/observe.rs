@@ -1,4 +1,4 @@
-//! From the memory of the monitor to the snapshot of a round.
+//! Builds the snapshot of a round from the memory of the node monitor.
 
 use super::{
     Round, Rounds,

@@ -1,4 +1,4 @@
-//! The plan of a round.
+//! The plan of a round: of a pass over nodes, or of the tainting of waiting nodes.
 
 pub(crate) mod health;
 pub(crate) mod tainting;
@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-/// The plan for each kind of round.
 pub(crate) enum Plan {
     /// Plan of a pass over nodes.
     Health(Box<health::Plan>),

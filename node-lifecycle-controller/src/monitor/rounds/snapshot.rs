@@ -1,4 +1,4 @@
-//! The snapshots of rounds.
+//! The data that a round reads: for a pass over nodes, or for the tainting of waiting nodes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     silence::Grace,
 };
 
-/// Everything that a round reads.
+/// Everything that one round reads, by the kind of round.
 pub(crate) enum Snapshot {
     /// Snapshot of a pass over nodes.
     Health(Box<HealthSnapshot>),
@@ -25,29 +25,28 @@ pub(crate) enum Snapshot {
 pub(crate) struct Examined {
     /// Newest known state of the node.
     pub(crate) node: Arc<Node>,
-    /// Time of the last heartbeat, or of the restart of the grace period.
+    /// Start of the grace period: the time of the last heartbeat, or a later restart of the grace period.
     pub(crate) heard: Instant,
-    /// Earliest time of the next write of the node's conditions, because the server denied the last one.
+    /// Earliest time of the next write of the node's conditions; `None` if the server did not deny the last write.
     pub(crate) denied_until: Option<Instant>,
     /// Whether the node already waits for a taint.
     pub(crate) waits: bool,
-    /// Whether the condition of the node decides how it counts for its zone.
+    /// Whether the condition `Ready` decides how the node counts for its zone; false for an excluded node and after a failed
+    /// write.
     pub(crate) counts: bool,
 }
 
-/// Nodes that a pass reports, with their UIDs.
+/// Nodes that a pass records as Events, with their UIDs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
-    /// Nodes that were added.
     pub(crate) arrived: BTreeMap<Name, Uid>,
-    /// Nodes that were removed.
     pub(crate) departed: Vec<(Name, Uid)>,
-    /// Nodes whose conditions became `Unknown` by an unanswered write of this process.
+    /// Nodes whose conditions became `Unknown` by a write of this process whose answer was lost.
     pub(crate) lapsed: Vec<(Name, Uid)>,
 }
 
 impl Reports {
-    /// Removes the nodes that a pass has reported.
+    /// Removes the nodes of `reported`. Nodes that were added or removed after the snapshot of that pass stay.
     pub(crate) fn remove(&mut self, reported: &Self) {
         self.arrived.retain(|name, uid| reported.arrived.get(name) != Some(uid));
         self.departed.drain(..reported.departed.len().min(self.departed.len()));
@@ -58,15 +57,14 @@ impl Reports {
 /// Everything that a pass reads.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthSnapshot {
-    /// Time of the pass.
     pub(crate) now: Instant,
-    /// Times at which this process had a live view.
+    /// Evidence that this process has a live view of nodes.
     pub(crate) sight: Sight,
     /// Error of a watch; `None` if all watches work.
     pub(crate) trouble: Option<String>,
     /// Earliest start of all grace periods; `None` until the first total disruption has ended.
     pub(crate) grace_from: Option<Instant>,
-    /// Grace periods of nodes.
+    /// Grace periods of nodes with and without a condition `Ready`.
     pub(crate) grace: Grace,
     /// Nodes that changed or whose deadline has passed.
     pub(crate) examined: Vec<Examined>,
@@ -74,54 +72,54 @@ pub(crate) struct HealthSnapshot {
     pub(crate) zones: BTreeMap<Text, ZoneStanding>,
     /// Whether the last pass found every zone fully disrupted.
     pub(crate) was_total: bool,
-    /// Thresholds and rates of zones.
+    /// Thresholds and rates of zones, set by flags.
     pub(crate) limits: ZoneLimits,
-    /// Added, removed and lapsed nodes to report.
+    /// Nodes to record as Events: added, removed, or set to `Unknown` by a write whose answer was lost.
     pub(crate) reports: Reports,
     /// Pause between two passes.
     pub(crate) period: Duration,
 }
 
-/// A zone with waiting nodes.
+/// A zone in which nodes wait for a `NoExecute` taint.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingZone {
-    /// Key of the zone.
+    /// Key of the zone, made of the region and zone labels of its nodes.
     pub(crate) zone: Text,
     /// The node that has waited longest.
     pub(crate) node: Arc<Node>,
-    /// Whether this node no longer needs its taint, for example because of a new heartbeat.
+    /// True if `node` no longer needs its taint, for example because of a new heartbeat.
     pub(crate) is_over: bool,
-    /// Number of waiting nodes.
+    /// Number of waiting nodes in the zone, including `node`.
     pub(crate) count: usize,
-    /// Limits the rate of tainting in this zone.
+    /// Rate limiter for the `NoExecute` taints of this zone.
     pub(crate) limiter: Limiter,
 }
 
-/// Shares of all nodes, between 0 and 1, set by flags.
+/// Limits for the share of tainted nodes, as fractions of all nodes between 0 and 1, set by flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct BrakeLimits {
-    /// Share of tainted nodes above which an alarm is raised; 0 or less: never.
+    /// Share of tainted nodes above which an alarm is raised; 0 or less means never.
     pub(crate) alarm: f32,
-    /// Upper limit for the share of tainted nodes; 0 or less: no limit.
+    /// Upper limit for the share of tainted nodes; 0 or less means no limit.
     pub(crate) cap: f32,
 }
 
-/// A number of nodes as a share of all nodes.
+/// Number of tainted nodes as a fraction of all nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     /// Nodes that have a `NoExecute` taint of this program, or wait for one in a zone with a positive tainting rate.
     pub(crate) count: usize,
-    /// Number of all nodes.
+    /// Number of nodes in the cluster.
     pub(crate) nodes: usize,
 }
 
 impl Share {
-    /// The share, between 0 and 1.
+    /// Returns the fraction, between 0 and 1; 0 without nodes.
     pub(crate) fn value(self) -> f64 {
         self.count as f64 / self.nodes.max(1) as f64
     }
 
-    /// Whether the share is above `alarm`; never if `alarm` is 0 or less.
+    /// Whether the share is above `alarm`; false if `alarm` is 0 or less.
     pub(crate) fn is_alarming(self, alarm: f32) -> bool {
         alarm > 0.0 && self.value() as f32 > alarm
     }
@@ -130,19 +128,18 @@ impl Share {
 /// Everything that a round of tainting reads.
 #[derive(Clone, Debug)]
 pub(crate) struct TaintingSnapshot {
-    /// Time of the round.
     pub(crate) now: Instant,
     /// Whether this process has a live view of nodes.
     pub(crate) sees: bool,
-    /// Zones with waiting nodes.
+    /// Zones in which nodes wait for a `NoExecute` taint.
     pub(crate) zones: Vec<WaitingZone>,
-    /// Number of all nodes.
+    /// Number of nodes in the cluster.
     pub(crate) nodes: usize,
     /// Number of nodes with a `NoExecute` taint of this program.
     pub(crate) tainted: usize,
     /// Alarm and upper limit for the share of tainted nodes.
     pub(crate) brake: BrakeLimits,
-    /// Whether the alarm was raised and has not ended.
+    /// True from an alarm until the share of tainted nodes no longer exceeds `--node-taint-alarm-share`.
     pub(crate) is_alarmed: bool,
     /// Pause after which a round without a live view is repeated.
     pub(crate) period: Duration,

@@ -1,11 +1,10 @@
-//! The change of one node.
+//! The request that updates the `NoSchedule` taints and labels of one node.
 
 use common::io::{Failed, Requeue};
 
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::monitor::{change::Change, nodes::change_node, notes::Io};
 
-/// Executes the plan for one node.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let node = &snapshot.node;
     if plan.is_needed() {

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{objects::Node, taints};
 
-/// Labels, each with the older name to which it is copied.
+/// Names of labels, each with the older name to which the value is copied.
 const COPIES: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
-/// Returns the copies of labels that are missing or differ. Upstream: `reconcileNodeLabels`.
+/// Returns the copies of labels that are missing or wrong, with the right values. Upstream: `reconcileNodeLabels`.
 pub(crate) fn labels(node: &Node) -> Vec<(&'static str, Text)> {
     let labels = &node.metadata.labels;
     let copy = |(source, copy): (&str, &'static str)| {
@@ -25,12 +25,12 @@ pub(crate) fn labels(node: &Node) -> Vec<(&'static str, Text)> {
     COPIES.into_iter().filter_map(copy).collect()
 }
 
-/// Whether taints or labels of the node need a change.
+/// Whether `NoSchedule` taints or copied labels of the node need a change.
 pub(crate) fn is_needed(node: &Node) -> bool {
     !taints::by_condition(node).is_empty() || !labels(node).is_empty()
 }
 
-/// Decides about one node.
+/// Decides which `NoSchedule` taints and copied labels of a node change, and describes the node for explanations.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { node, standing } = snapshot;
     let Standing { heard_ago, silent_in, waiting, zone, blind_for, failure } = standing;

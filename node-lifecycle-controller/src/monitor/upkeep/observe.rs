@@ -1,4 +1,4 @@
-//! From the name of a node to a snapshot.
+//! Builds the snapshot of one node from the records of nodes.
 
 use std::sync::Arc;
 

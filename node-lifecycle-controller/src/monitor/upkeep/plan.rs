@@ -1,19 +1,19 @@
-//! The plan for the upkeep of a node.
+//! The plan for one node: changes of its `NoSchedule` taints and copied labels.
 
 use common::{controller::Explain, intern::Text};
 
 use crate::taints::TaintChange;
 
-/// Changes of one sync of a node.
+/// Changes that one sync makes to a node, with texts for explanations.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Changes of `NoSchedule` taints.
     pub(crate) taints: TaintChange,
     /// Labels to set, with their values.
     pub(crate) labels: Vec<(&'static str, Text)>,
-    /// Description of the situation for explanations.
+    /// Text for `/debug/explain`: the condition `Ready`, the last heartbeat, and the state of the zone.
     pub(crate) situation: String,
-    /// Reasons why the node waits, for explanations.
+    /// Lines for `/debug/explain`: a wait for a taint, a process without a live view, the last failed change.
     pub(crate) waiting: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A node, and the monitor's facts about it.
+//! The snapshot of one node: its state, and facts of the node monitor for explanations.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,9 +9,8 @@ use crate::{disruption::ZoneState, objects::Node};
 /// A failed change of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// The attempted change and its error.
+    /// Description of the attempted change, followed by its error.
     pub(crate) error: String,
-    /// Time of the failure.
     pub(crate) at: Timestamp,
 }
 
@@ -24,9 +23,9 @@ pub(crate) struct Standing {
     pub(crate) silent_in: Option<Duration>,
     /// How long the node has waited for a `NoExecute` taint; `None` if it does not wait.
     pub(crate) waiting: Option<Duration>,
-    /// State of the node's zone.
+    /// State of the node's zone, which decides the rate of `NoExecute` taints.
     pub(crate) zone: ZoneState,
-    /// How long no node has been judged; `None` if nodes are judged.
+    /// How long this process has judged no node; `None` if it judges nodes.
     pub(crate) blind_for: Option<Duration>,
     /// The last failed change of the node, if the change is still necessary.
     pub(crate) failure: Option<Arc<Failure>>,
@@ -37,6 +36,5 @@ pub(crate) struct Standing {
 pub(crate) struct Snapshot {
     /// Newest known state of the node.
     pub(crate) node: Arc<Node>,
-    /// The monitor's facts about the node.
     pub(crate) standing: Standing,
 }

@@ -1,4 +1,4 @@
-//! The requests of a pass over nodes.
+//! The requests of a pass over nodes: conditions of silent nodes, and removals and replacements of `NoExecute` taints.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,19 +21,19 @@ use crate::{
     silence::{self, Lapsed, NEVER, STOPPED},
 };
 
-/// Maximum number of attempts to write conditions in one pass when the node changes meanwhile.
+/// Maximum number of times that one pass attempts to write the conditions of a node whose version keeps changing.
 const ATTEMPTS: usize = 5;
-/// Pause after a conflict.
+/// Pause before the next attempt after a conflict.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Pause before a pass that continues the work of this one.
+/// Pause before a pass that must follow at once, for example to taint the nodes whose conditions were just written.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// Executes the plan of one pass.
+/// Executes the plan of one pass. Returns the pause before the next pass.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     let next_pass = |pause| Ok(Requeue::After(pause));
     io.note(Note::Reports(plan.reports.clone()));
     if plan.checks {
-        // Any answer is evidence of a live view.
+        // Any answer to a read of Leases is evidence of a live view, so one Lease is enough.
         return match io.send(Request::list(LEASES, &LEASE_NAMESPACE.into(), "limit=1".to_owned())).await {
             Ok(_) => {
                 io.note(Note::Answered);
@@ -58,7 +58,7 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
 /// Result of the action on one node.
 #[derive(PartialEq, Eq)]
 enum Treated {
-    /// The conditions of the node became `Unknown`, so its taints can follow.
+    /// The conditions of the node became `Unknown`, so the next pass can taint the node.
     Lapsed,
     /// Any other result. A node whose action failed is examined again by the next pass.
     Otherwise,
@@ -119,7 +119,7 @@ async fn lapse(node: &Arc<Node>, io: Io<'_>) -> Result<Treated, api::Error> {
                 if refusal.error.is_denied() {
                     io.note(Note::Denied(name));
                 } else if class != Class::Changed {
-                    // A server that rejects writes of this process probably rejects heartbeats of nodes, too.
+                    // A server that rejects this write probably rejects heartbeats, too, so the grace period restarts.
                     io.note(Note::Spared(name, class == Class::Unknown));
                 }
                 return Err(refusal.error);
@@ -151,7 +151,7 @@ fn lapse_request(node: &Node, lapsing: &[Lapsed], io: Io<'_>) -> Request {
     Request { subresource: "status", ..request }
 }
 
-/// Returns the condition of a silent node. `created` is the creation time of the node.
+/// Returns the JSON of a condition of a silent node. `created` is the creation time of the node.
 fn lapsed_condition(Lapsed { kind, is_missing }: &Lapsed, created: Option<String>, now: &str) -> Value {
     let (reason, message) = if *is_missing { NEVER } else { STOPPED };
     let mut condition = json!({"type": kind, "status": UNKNOWN, "reason": reason, "message": message,

@@ -17,7 +17,7 @@ use crate::{
     silence,
 };
 
-/// Taints the chosen nodes, one after the other.
+/// Raises the alarm of the plan, and then taints the chosen nodes, one after the other.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     if let Some(alarm) = &plan.alarm {
         io.note(Note::Alarm(alarm.clone()));
@@ -26,7 +26,7 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
     Ok(Requeue::AsPlanned)
 }
 
-/// Taints one node if this is still necessary; otherwise ends its wait.
+/// Taints a node if the taint is still necessary; otherwise ends the node's wait for the taint.
 async fn taint(chosen: &Chosen, io: Io<'_>) -> Result<(), Infallible> {
     let Some(outcome) = try_taint(chosen, io).await else { return Ok(()) };
     let Chosen { node, zone, cause } = chosen;
@@ -39,7 +39,7 @@ async fn taint(chosen: &Chosen, io: Io<'_>) -> Result<(), Infallible> {
     Ok(())
 }
 
-/// Returns whether the node was tainted, or `None` if the process shuts down before the result is known.
+/// Taints a node. Returns whether the taint was written, or `None` if the process shuts down before the answer arrives.
 async fn try_taint(Chosen { node, zone, cause }: &Chosen, io: Io<'_>) -> Option<Result<bool, api::Error>> {
     if silence::is_lapsed(node) {
         match has_renewed(node, io).await {

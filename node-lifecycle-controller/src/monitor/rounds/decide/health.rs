@@ -19,7 +19,7 @@ use crate::{
     taints::{self, Cause},
 };
 
-/// Decides about one node. Grace periods start at `from` or later. `is_total` is true if every zone is fully disrupted.
+/// Decides about one node. Its grace period starts at `from` or later. `is_total` is true if every zone is fully disrupted.
 fn judge(examined: &Examined, now: Instant, from: Instant, grace: Grace, is_total: bool) -> Judged {
     let Examined { node, heard, waits, denied_until, .. } = examined;
     let silent_at = grace.end(node, *heard, from);
@@ -38,13 +38,13 @@ fn judge(examined: &Examined, now: Instant, from: Instant, grace: Grace, is_tota
     if taints::has_cause(node, cause.other()) {
         return judged(Some(Action::Swap(cause)));
     }
-    // Another process may have found the node silent; here the node gets its whole grace period, too.
+    // If another process found the node silent, this process still waits for the whole grace period before it taints the node.
     let may_be_tainted = is_silent || !silence::is_lapsed(node);
     let action = !taints::has_cause(node, cause) && may_be_tainted && !waits;
     judged(action.then_some(Action::Wait(cause)))
 }
 
-/// Returns the zones with every silent node counted as not ready.
+/// Returns the states and node counts of all zones. Silent nodes count as not ready, even if their condition is still `True`.
 fn projected(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneStanding> {
     let mut zones = snapshot.zones.clone();
     for Examined { node, heard, counts, .. } in &snapshot.examined {
@@ -61,7 +61,7 @@ fn projected(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneSta
     zones
 }
 
-/// Decides about one pass.
+/// Decides which examined nodes need new conditions or taints, and which zones change their state or rate.
 pub(crate) fn decide(snapshot: &HealthSnapshot) -> Plan {
     let HealthSnapshot { now, sight, grace, period, .. } = snapshot;
     let mut plan = Plan {
@@ -85,7 +85,7 @@ pub(crate) fn decide(snapshot: &HealthSnapshot) -> Plan {
     };
     let from = snapshot.grace_from.map_or(since, |from| from.max(since));
     (plan.zones, plan.disruption) = transition(&projected(snapshot, from), snapshot.was_total, &snapshot.limits);
-    // Every node gets a whole grace period after the end of a total disruption.
+    // After the end of a total disruption, every node gets a whole grace period.
     let from = if plan.disruption == Disruption::Ends { *now } else { from };
     let judge = |examined| judge(examined, *now, from, *grace, plan.disruption.is_total());
     plan.judged = snapshot.examined.iter().map(judge).collect();

@@ -17,7 +17,7 @@ use crate::{
     taints::Cause,
 };
 
-/// Decides about one round.
+/// Decides which nodes are tainted now, which nodes stop waiting, and whether an alarm is raised.
 pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
     let TaintingSnapshot { now, nodes, tainted, brake, period, .. } = snapshot;
     let waiting: usize = snapshot.zones.iter().map(|zone| zone.count).sum();
@@ -54,7 +54,7 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
     if is_alarmed && !snapshot.is_alarmed && !(plan.chosen.is_empty() && plan.held == 0) {
         plan.alarm = Some(format!("{} of {nodes} nodes have a NoExecute taint or wait for it", tainted + expected));
     }
-    // A node that the limit holds back is examined again with every pass.
+    // A zone that the limit holds back sets no pause, because every pass over nodes enqueues a round of tainting.
     let until = later.map(|later| later.saturating_duration_since(*now).max(Duration::from_millis(1)));
     plan.pause = if plan.pause.is_some() { Some(Duration::from_millis(1)) } else { until };
     plan

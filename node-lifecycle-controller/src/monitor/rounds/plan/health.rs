@@ -1,4 +1,4 @@
-//! The plan of a pass: findings about nodes, and the actions that follow.
+//! The plan of a pass over nodes: the result for each examined node, and the actions that follow.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,49 +12,49 @@ use crate::{
     taints::Cause,
 };
 
-/// Number of nodes that an explanation lists individually.
+/// Maximum number of waiting nodes that an explanation lists by name; further waiting nodes are only counted.
 const LISTED: usize = 10;
 
-/// Action on a node.
+/// Action of a pass on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The node is silent: these conditions become `Unknown`.
     Lapse(Vec<Lapsed>),
-    /// The `NoExecute` taints are removed, so that Pods may stay.
+    /// The `NoExecute` taints of this program are removed: the node is ready, or every zone is fully disrupted.
     Relieve,
-    /// The `NoExecute` taint no longer fits the condition `Ready`: the taint of this cause replaces it, regardless of the rate.
+    /// The taint of this cause replaces a `NoExecute` taint that no longer fits the condition `Ready`, regardless of the rate.
     Swap(Cause),
     /// The node waits until its zone has a token to taint it.
     Wait(Cause),
 }
 
-/// Findings of a pass about one node.
+/// Result of the examination of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
     /// The examined state of the node.
     pub(crate) node: Arc<Node>,
-    /// Time at which the node is examined again, usually the end of its grace period; `None` if there is no such time.
+    /// Time at which the node is due for the next pass, usually the end of its grace period; `None` if no time is set.
     pub(crate) due: Option<Instant>,
-    /// Action on the node; `None` if none is necessary.
+    /// `None` if no action is necessary.
     pub(crate) action: Option<Action>,
 }
 
-/// Findings and actions of a pass.
+/// Decisions of one pass over nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Why no node is judged; `None` if nodes are judged.
+    /// Reason why the process is blind and judges no node; `None` otherwise.
     pub(crate) blind: Option<String>,
-    /// Whether the pass requests evidence of a live view.
+    /// Whether the pass reads Leases, because an answer is evidence of a live view of nodes.
     pub(crate) checks: bool,
-    /// The examined nodes; empty while the process is blind.
+    /// Results for the examined nodes; empty if the pass judges no node.
     pub(crate) judged: Vec<Judged>,
-    /// Zones whose state or rate changes.
+    /// New states and rates of the zones whose state or rate changes, by the key of the zone.
     pub(crate) zones: BTreeMap<Text, ZoneChange>,
-    /// Whether every zone is fully disrupted.
+    /// Whether every zone is fully disrupted, and whether this begins or ends with the pass.
     pub(crate) disruption: Disruption,
-    /// Added, removed and lapsed nodes to report.
+    /// Nodes to record as Events: added, removed, or set to `Unknown` by a write whose answer was lost.
     pub(crate) reports: Reports,
-    /// Pause before the next pass.
+    /// Pause before the next pass, unless an action of this pass makes the next pass follow at once.
     pub(crate) pause: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
 }
 
 impl Action {
-    /// Describes the action without the node.
+    /// Returns a description of the action for explanations, without the name of the node.
     pub(crate) fn describe(&self) -> &'static str {
         match self {
             Self::Lapse(_) => "set the conditions to Unknown",

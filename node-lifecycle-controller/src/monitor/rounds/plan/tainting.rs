@@ -10,31 +10,31 @@ use crate::{
     taints::Cause,
 };
 
-/// A node that gets a `NoExecute` taint now.
+/// A node that this round taints.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
-    /// The known state of the node.
+    /// The newest recorded state of the node.
     pub(crate) node: Arc<Node>,
-    /// Key of the node's zone.
+    /// Key of the zone, made of the region and zone labels of the node.
     pub(crate) zone: Text,
-    /// Cause by the known state; the live state decides in the end.
+    /// Cause of the taint by the recorded state; the written taint follows from the state on the server.
     pub(crate) cause: Cause,
 }
 
-/// Actions of a round.
+/// Decisions of one round of tainting.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Nodes to taint.
+    /// Nodes to taint now, at most one of each zone.
     pub(crate) chosen: Vec<Chosen>,
-    /// Nodes that no longer wait.
+    /// Nodes that stop waiting, because they no longer need a taint.
     pub(crate) over: Vec<Name>,
     /// Message of the alarm that precedes the taints; `None` for no alarm.
     pub(crate) alarm: Option<String>,
-    /// Whether the share of tainted nodes is above the share of the alarm.
+    /// Whether the share of tainted and waiting nodes is above the flag `--node-taint-alarm-share`.
     pub(crate) is_alarmed: bool,
-    /// Number of nodes that wait because of the limit.
+    /// Number of nodes that are not tainted because of the flag `--node-taint-max-share`.
     pub(crate) held: usize,
-    /// Number of all waiting nodes.
+    /// Number of nodes that wait for a taint, in all zones.
     pub(crate) waiting: usize,
     /// Number of nodes that wait in zones with a positive tainting rate.
     pub(crate) expected: usize,

@@ -21,7 +21,7 @@ fn node(ready: Option<(&str, &str)>, taints: &[&str]) -> Arc<Node> {
     world::node("n", json!({"spec": {"taints": taints}, "status": {"conditions": conditions}}))
 }
 
-/// Returns the action on the node, and the seconds until its deadline.
+/// Returns the action on the first examined node, and the seconds until this node is examined again.
 fn does(snapshot: &HealthSnapshot) -> (Option<Action>, Option<u64>) {
     let plan = decide(snapshot);
     assert_eq!(plan.blind, None);
@@ -53,7 +53,6 @@ fn a_node_is_silent_after_its_grace_period_and_not_before() {
     assert_eq!(does(&snapshot(down, 51)).0, Some(lapse(&all)));
 }
 
-/// The table of the specification.
 /// NODE-23, NODE-24, NODE-25, NODE-26.
 #[test]
 fn taints_follow_from_the_condition() {
@@ -69,9 +68,9 @@ fn taints_follow_from_the_condition() {
         ("True", "KubeletReady", &["unreachable"], 0, Some(Action::Relieve)),
         ("True", "KubeletReady", &["not-ready", "unreachable"], 0, Some(Action::Relieve)),
         ("True", "KubeletReady", &[], 0, None),
-        // Another process found the node silent, but here its grace period has not passed.
+        // Another process found the node silent, but its grace period in this process has not passed.
         ("Unknown", lapsed, &[], 40, None),
-        // The kubelet itself reports Unknown.
+        // The kubelet itself reports `Unknown`, so the grace period does not matter.
         ("Unknown", "Kubelet", &[], 0, Some(Action::Wait(Unreachable))),
         ("Odd", "Kubelet", &[], 0, None),
     ] {
